@@ -5,11 +5,9 @@
     runs ─ steps ─▶ table ─▶ claims (the study's number, ours, a verdict) ─▶ conclusion
                           └▶ chart
 
-``python -m analyses.NAME traces/`` prints the table, claims and conclusion of one question, and
-writes its chart. ``python -m analyses traces/ --charts FOLDER`` prints README.md, which answers all
-questions, and writes the charts of README.md. ``published`` has the studies' numbers, and names the
-text from which each number comes. ``measured`` has sweeps of so many sizes that their runs are not
-stored.
+``python -m analyses.NAME traces/`` answers one question; ``python -m analyses traces/ --charts
+FOLDER`` prints README.md, which answers all. ``published`` has the studies' numbers, and
+``measured`` has sweeps of so many sizes that their runs are not stored.
 """
 
 from __future__ import annotations
@@ -23,8 +21,7 @@ from types import ModuleType
 class Part:
     """A section of README.md: a study, its questions (a file each), and the question with a chart.
 
-    ``drawn`` names this question. ``title`` is the chart's text for people who cannot see it.
-    ``note`` explains words of the study.
+    ``title`` is the chart's text for people who cannot see it. ``note`` explains the study's words.
     """
 
     heading: str
@@ -87,16 +84,15 @@ PARTS = (
         "Share of the fastest matmul's speed that each layer reaches on our CPU",
     ),
 )
-#: The questions in reading order. Each is a file with ``table``, ``claims``, ``conclusion``,
-#: ``chart`` and ``COMMAND``.
+#: The questions in reading order; each is a file.
 QUESTIONS = tuple(name for part in PARTS for name in part.questions)
 
 
 def question(name: str) -> ModuleType:
-    """Return the file that answers the question ``name``."""
+    """Import the file that answers a question."""
     return importlib.import_module(f"{__name__}.{name}")
 
 
 def title(analysis: ModuleType) -> str:
-    """Return the question of a file, which is the first line of its docstring."""
+    """Return the question of a file: the first line of its docstring."""
     return (analysis.__doc__ or "").strip().partition("\n")[0]

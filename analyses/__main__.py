@@ -60,7 +60,6 @@ loop over LSTMCell, and 2.8 ms with `nn.LSTM`; kernels ran for 1.5 and 0.2 ms of
 
 
 def page(runs: Sequence[lp.Run]) -> str:
-    """Return the text of README.md."""
     answers = [(part, _claims(part, runs)) for part in PARTS]
     lines = sweep.rows()
     head = HEAD.format(
@@ -133,7 +132,7 @@ def _in_words(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]
 
 
 def _in_numbers(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]:
-    """Yield a table for each table of the study: its numbers, their ratio, our ratio, verdict."""
+    """Yield each table of the study: its numbers, their ratio, our ratio, verdict."""
     if claims:
         yield from (
             "Each cell has two numbers of the study, **their ratio**, our ratio, and our verdict.",
@@ -162,7 +161,7 @@ def _cell(claim: Claim, numbers: dict[str, str]) -> str:
     return f"{claim.raw} = **{claim.their_number}**{ours}: {_verdict(claim, numbers)}"
 
 
-#: Tables with more rows than this are folded.
+#: Longer tables are folded.
 MOST_ROWS = 16
 
 
@@ -176,7 +175,7 @@ def _texts() -> Iterator[str]:
 
 
 def write_charts(runs: Sequence[lp.Run], folder: Path) -> None:
-    """Write the chart of every section to ``folder`` as SVG."""
+    """Write the chart of every section to ``folder``."""
     folder.mkdir(exist_ok=True)
     for part in PARTS:
         analysis = question(part.drawn)

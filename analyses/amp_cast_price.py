@@ -27,20 +27,16 @@ COMMAND = (
 )
 TORCH, TORCH_AMP = ("torch-nn-lstm", "fp32"), ("torch-nn-lstm", "amp-bf16")
 KERAS, KERAS_AMP = ("keras-lstm", "fp32"), ("keras-lstm", "amp-bf16")
-#: TensorFlow's time in AMP divided by its time in fp32: the middle of the study's 10 to 15 %
-#: faster.
+#: TensorFlow's time in AMP over fp32: the middle of the study's 10 to 15 % faster.
 GAIN = 0.875
-#: Claims whose verdict depends on the number of casts, which is exact. The other claims compare
-#: times of single runs on a busy machine, so their verdicts are only likely.
+#: The number of casts is exact. Other claims compare times of single runs on a busy machine, so
+#: their verdicts are only likely.
 COUNTED = ("claim (f), casts",)
 SAME = ["implementation", "workload", "mode", "version", "device"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per run in mixed precision if there is a run of the same kind in fp32.
-
-    A row has the step in mixed precision divided by the fp32 step, and the casts.
-    """
+    """Return the casts and the step over its fp32 partner, per run in mixed precision."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     amp = own[own["precision"].astype(str).str.startswith("amp-")]
@@ -96,7 +92,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _seen(lines: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Return claim -> fields of ``Claim`` from our sweeps: ``seen`` and ``holds``, or ``ours``."""
+    """Return what our sweeps show of each claim, as fields of ``Claim``."""
     length, hidden = (sweep.ratios(lines, TORCH_AMP, TORCH, s) for s in ("time_steps", "hidden"))
     keras, keras_length = (
         sweep.ratios(lines, KERAS_AMP, KERAS, s) for s in ("hidden", "time_steps")
@@ -161,7 +157,7 @@ def _why(lines: pd.DataFrame) -> str:
 
 
 def conclusion(rows: pd.DataFrame) -> str:
-    """Return what the study found, what our runs show, and why."""
+    """Say what the study found, what our runs show, and why."""
     study = (
         "The study found that PyTorch takes 1.63 times as long in mixed precision (AMP) as in fp32 "
         "on average, because of casts. AMP saves time only for large layers"

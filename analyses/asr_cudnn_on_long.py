@@ -35,10 +35,7 @@ OWN_LENGTHS = [named(SHORT).time_steps, named(LONG).time_steps]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per implementation and length.
-
-    The lead is the implementation's step divided by the step of PyTorch's layer.
-    """
+    """Return one row per implementation and length, with its step over that of PyTorch's layer."""
     own = steps.table(runs)
     rows = []
     for time_steps, captured in _lengths(own):
@@ -59,7 +56,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _lengths(own: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
-    """Return (time steps, runs) for each captured length of SHORT, then for LONG."""
+    """Return (time steps, runs) for each captured length."""
     short = own[own.workload.astype(str).str.fullmatch(rf"{SHORT}(?:-t\d+)?")]
     lengths = [
         (int(str(length)), steps.of_network(rows, SHORT))
@@ -69,7 +66,7 @@ def _lengths(own: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return one claim per loop: by what factor its lead grows from short to long sequences."""
+    """Return by what factor the lead over each loop grows from short to long sequences."""
     theirs = published("asr").pivot(index="implementation", columns="network", values="step_ms")
     leads = theirs / theirs.loc[BASE]
     made = []
@@ -106,7 +103,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def conclusion(rows: pd.DataFrame) -> str:
-    """Return what the study found, what our runs show, and why."""
+    """Say what the study found, what our runs show, and why."""
     study = (
         "The study found that a loop over cells falls further behind cuDNN's layer for longer "
         "sequences"
@@ -127,7 +124,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def _comparison(grown: Sequence[Claim]) -> str:
-    """Return a sentence: whether our factors are smaller or larger than the study's factors."""
+    """Say whether our factors are smaller or larger than the study's."""
     pairs = [(claim.ours, claim.theirs) for claim in grown if claim.ours and claim.theirs]
     if all((ours.high or ours.value) < theirs for ours, theirs in pairs):
         return (

@@ -33,8 +33,7 @@ COMMAND = (
     "--workload 1x320-ce-short --time-steps 20    # and 1x320-ce-long; 10 steps of 4x320-…"
 )
 BASE = "torch-nn-lstm"
-#: Step of the slowest LSTM divided by the step of the fastest, from the study's figures, whose
-#: labels are whole milliseconds.
+#: Slowest LSTM over the fastest, from the study's figures, whose labels are whole milliseconds.
 SPREAD = {
     "1x320-ce-short": 5.1,
     "1x320-ce-long": 7.2,
@@ -45,7 +44,7 @@ NO_RUN = "No run here answers this question"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per system and network of the study, with our step if captured."""
+    """Return one row per system and network of the study, with our step."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     rows = []
@@ -94,10 +93,7 @@ def _work(
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the claims: the spread of each network, claims in words, and the table's ratios.
-
-    The ratios are steps of each system divided by the step of PyTorch's layer.
-    """
+    """Return the spread of each network, claims in words, and all ratios to PyTorch's layer."""
     groups = [(str(network), group) for network, group in rows.groupby("network", sort=False)]
     why = {network: _why(network, group) for network, group in groups}
     spreads = [_spread(network, group, why[network]) for network, group in groups]
@@ -132,7 +128,7 @@ def _why(network: str, rows: pd.DataFrame) -> str:
 
 
 def _fastest(claim: Claim, rows: pd.DataFrame) -> Claim:
-    """Return ``claim`` (no LSTM is faster than the library's layer) with what our runs show."""
+    """Add what our runs show to the claim that no LSTM is faster than the library's layer."""
     ours = rows[rows.ratio.notna() & (rows.implementation != BASE)]
     if not len(ours):
         return claim
@@ -171,7 +167,7 @@ def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
 
 
 def _command(network: str, *implementations_: str) -> str:
-    """Return the command that captures ``implementations_`` on a GPU."""
+    """Return the command that captures these implementations on a GPU."""
     names = dict.fromkeys(name.partition(" ")[0] for name in implementations_)
     theano = [name for name in names if implementations.find(name).framework == "theano"]
     if theano:
@@ -181,7 +177,7 @@ def _command(network: str, *implementations_: str) -> str:
 
 
 def _needs(implementation: str) -> str:
-    """Return what settles a claim about ``implementation`` if it was not captured."""
+    """Say what settles a claim about ``implementation`` if it was not captured."""
     framework = implementations.find(implementation.partition(" ")[0]).framework
     return "a GPU and Theano for CUDA" if framework == "theano" else "a GPU"
 
@@ -230,7 +226,7 @@ def times(rows: pd.DataFrame) -> list[str]:
 
 
 def conclusion(rows: pd.DataFrame) -> str:
-    """Return what the study found, what our runs show, and why."""
+    """Say what the study found, what our runs show, and why."""
     captured = rows[rows.ratio.notna() & (rows.implementation != BASE)]
     if not len(captured):
         return NO_RUN
@@ -245,7 +241,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the study's ratios and ours for the captured networks."""
+    """Draw the study's ratios and ours."""
     shown = rows[rows.ratio.notna() & (rows.implementation != BASE)]
     return drawing.pairs(
         shown.system + ", " + shown.network,

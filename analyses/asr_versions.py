@@ -29,10 +29,7 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per implementation, network and version of PyTorch.
-
-    Implementations that ran a network in a single version have no row for it.
-    """
+    """Return one row per implementation, network and version of PyTorch, if it ran in several."""
     own = steps.table(runs)
     kernels = {run.name: run.info.kernels_used for run in runs}
     own = own[(own.framework == "torch") & (own["mode"] == "train") & (own["precision"] == "fp32")]
@@ -60,7 +57,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _in_turns(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of several versions that took turns with each other; if none, all runs."""
+    """Return runs of several versions that took turns with each other, else all runs."""
     beside = [group for turns, group in rows.groupby("turns") if turns]
     several = [group for group in beside if group.version.nunique() > 1]
     return max(several, key=len) if several else rows
@@ -71,10 +68,7 @@ def _over(step: Measured, latest: Measured) -> Measured:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return one claim per system, network and older version.
-
-    Its number is the older version's step divided by the newest version's step.
-    """
+    """Return each older version's step over the newest version's, by system and network."""
     made = []
     for (network, system), group in published("asr_versions").groupby(
         ["network", "system"], sort=False
@@ -98,7 +92,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def conclusion(rows: pd.DataFrame) -> str:
-    """Return what the study found, what our runs show, and why."""
+    """Say what the study found, what our runs show, and why."""
     found = "The study found PyTorch 0.4.0 up to 2.2 times as fast as older versions"
     if not len(rows):
         return f"{found}; no run here is of two versions"

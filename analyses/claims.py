@@ -1,9 +1,8 @@
 """Show a study's number beside ours, and the verdict: reproduced, differs here, needs a GPU.
 
-Two numbers agree if they differ by at most a quarter. The studies ran on other machines with other
-versions, and they round, so a closer match would be chance. The word "likely" precedes a verdict if
-the 95 % interval of our number contains both numbers that agree with the study's and numbers that
-do not.
+Two numbers agree if they differ by at most a quarter: the studies ran on other machines with other
+versions, and they round, so a closer match would be chance. A verdict is only likely if the 95 %
+interval of our number also allows another one.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from dataclasses import dataclass
 
 from analyses.published import STUDIES, Study, rows as published
 
-#: Two numbers agree if the larger divided by the smaller is at most this. Chosen by hand.
+#: Two numbers agree up to this ratio. Chosen by hand.
 ALIKE = 1.25
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A value that runs show; ``low`` and ``high`` are its 95 % interval, None if unknown."""
+    """A value that runs show, with its 95 % interval."""
 
     value: float
     low: float | None = None
     high: float | None = None
 
     def over(self, base: Measured) -> Measured:
-        """Return this value over ``base``; relative errors combine as a root sum of squares."""
+        """Return the ratio to ``base``; relative errors combine as a root sum of squares."""
         value = self.value / base.value
         if not (self.low and self.high and base.low and base.high):
             return Measured(value)
@@ -36,13 +35,13 @@ class Measured:
         return Measured(value, value * math.exp(-below), value * math.exp(above))
 
     def times(self, factor: float) -> Measured:
-        """Return the value multiplied by the exact ``factor``."""
+        """Return the value multiplied by an exact factor."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Measured(self.value * factor, low, high)
 
     @classmethod
     def mean(cls, values: Sequence[Measured]) -> Measured:
-        """Return the mean of ``values``; its interval has the means of the lower and upper ends."""
+        """Return the mean of the values, and of the ends of their intervals."""
         ends = ([v.low for v in values], [v.high for v in values])
         low, high = (None if None in end else sum(filter(None, end)) / len(values) for end in ends)
         return cls(sum(v.value for v in values) / len(values), low, high)
@@ -57,21 +56,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """A number or a sentence of a study, beside the number or observation from our runs.
+    """A number or a sentence of a study, beside what our runs show.
 
     Attributes:
         says: the study's sentence, or a description of its number.
-        theirs: the study's number in ``unit``; None for a sentence without a number.
-        ours: the same number from our runs; None if no run has it.
-        holds: for a sentence without a number, whether it is true of our runs; ``likely`` is True
-            if the intervals of the runs would also allow the opposite.
-        seen: for a sentence without a number, what our runs show, in words.
-        here: the runs from which our number comes; ``conditions``: how their conditions differ from
-            the study's.
-        needs: what is needed to settle the claim if no run of ours does; ``command`` settles it.
+        theirs, ours: the study's number, and ours; None for sentences without a number.
+        holds, seen: for such a sentence, whether our runs confirm it, and what they show.
+        likely: the opposite of ``holds`` is possible, too.
+        here, conditions: our runs, and how they differ from the study's.
+        needs, command: what settles the claim if no run of ours does.
         why: the measured reason for a difference.
-        place: the part of the study's text. ``row`` and ``column`` are the claim's place in a table
-            of the study, and ``raw`` is the text of the study's numbers.
+        place, row, column: where the study states the claim; ``raw`` is its text there.
     """
 
     study: Study
@@ -94,7 +89,6 @@ class Claim:
 
     @property
     def kind(self) -> str:
-        """Return ``reproduced``, ``differs here`` or ``needs a GPU``."""
         if self.theirs is None or self.ours is None:
             agrees = self.holds
         else:
@@ -121,20 +115,19 @@ class Claim:
 
     @property
     def their_number(self) -> str:
-        """Return the study's number as text: ``2.8×``; empty for a claim in words."""
+        """Return the study's number as text: ``2.8×``."""
         return "" if self.theirs is None else number(self.theirs, self.unit)
 
     @property
     def our_number(self) -> str:
-        """Return our number as text, ``1.23× (1.10–1.38)``, or what our runs show (``seen``)."""
+        """Return our number as text: ``1.23× (1.10–1.38)``, or what our runs show."""
         return self.ours.text(self.unit) if self.ours else self.seen
 
 
 def quoted(question: str) -> list[Claim]:
-    """Return the claims in words on ``question`` that no table of a study gives.
+    """Return the study's claims in words on ``question``.
 
-    A claim about the interface of a library is true or false on every machine; ``seen`` is the
-    evidence. The other claims need a GPU.
+    Claims about the interface of a library are settled on any machine; the others need a GPU.
     """
     table = published("in_words")
     table = table[table.question == question].astype(object).where(table.notna(), None)
@@ -156,12 +149,11 @@ def quoted(question: str) -> list[Claim]:
 
 
 def number(value: float, unit: str = "") -> str:
-    """Return ``value`` with three significant digits: ``2.8×``, ``12.6 s``, ``5,700 µs``."""
+    """Return three significant digits: ``2.8×``, ``12.6 s``, ``5,700 µs``."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     gap = "" if unit in ("", "×") else " "
     return f"{value:,.{digits}f}{gap}{unit}"
 
 
 def alike(first: float, second: float) -> bool:
-    """Return whether two numbers differ by at most the factor ``ALIKE``."""
     return max(first, second) <= ALIKE * min(first, second)

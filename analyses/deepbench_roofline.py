@@ -27,18 +27,15 @@ from lstmprof.runs.metadata import condition
 COMMAND = "lstmprof capture --impl torch-nn-lstm --workload 'deepbench-lstm-*'"
 IMPLEMENTATION = "torch-nn-lstm"
 GATES = {"lstm": 4, "gru": 3}
-#: Largest number of operations per step that we capture. With more operations, a step takes a CPU
-#: core half a minute or more, and a capture has dozens of steps.
+#: Largest step that we capture: a larger one takes a CPU core half a minute or more, and a capture
+#: has dozens of steps.
 MOST_OPERATIONS = 2e12
-#: The size that grows in a claim → the sizes that stay equal.
+#: The size that grows → the sizes that stay equal
 GROWING = {"batch": ["cell", "hidden", "time_steps"], "time_steps": ["cell", "hidden", "batch"]}
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per size of the study: the study's step, our step, our share of the peak.
-
-    The peak is the speed of the fastest measured matmul.
-    """
+    """Return the steps of study and ours, and our share of the fastest matmul's speed, by size."""
     own = steps.table(runs)
     fastest = _fastest_products(runs)
     rows = []
@@ -53,10 +50,9 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _fastest_products(runs: Sequence[lp.Run]) -> dict[str, float]:
-    """Return run name -> operations per second of the fastest matmul on the run's device.
+    """Return the operations per second of the fastest matmul on each run's device.
 
-    The fastest matmul of all runs on a device counts, because some runs were captured while the
-    device was slow.
+    All runs on a device count, because some were captured while it was slow.
     """
     fastest: dict[tuple[object, ...], float] = {}
     for run in runs:
@@ -78,25 +74,22 @@ def _study(line: pd.Series) -> dict[str, object]:
 
 
 def recurrence(line: pd.Series) -> int:
-    """Return the number of operations of the matmuls with the state h, in the forward pass."""
+    """Return the operations of the matmuls with the state h, in the forward pass."""
     each = 2 * GATES[line.cell] * line.hidden * line.hidden
     return int(each * line.batch * line.time_steps)
 
 
 def operations(line: pd.Series) -> int:
-    """Return the number of operations of all matmuls in a training step of ours.
+    """Return the operations of all matmuls in our training step.
 
-    Inputs are as wide as the state, which doubles ``recurrence``; the backward pass has twice as
-    many operations as the forward pass.
+    Inputs as wide as the state double ``recurrence``; the backward pass has twice as many
+    operations.
     """
     return 3 * 2 * recurrence(line)
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return one claim per layer: the step at the largest size over the step at the smallest size.
-
-    The size is the batch; for GRUs also the number of time steps.
-    """
+    """Return how much longer a step is at the largest batch, or number of time steps."""
     made = []
     for by, keep in GROWING.items():
         for (cell, hidden, other), group in rows.groupby(keep, sort=False):
@@ -145,7 +138,7 @@ def _why(small: pd.Series, large: pd.Series) -> str:
 
 
 def conclusion(rows: pd.DataFrame) -> str:
-    """Return what the study found, what our runs show, and why."""
+    """Say what the study found, what our runs show, and why."""
     study = (
         "DeepBench shows that a batch eight times as large makes the step only 1.8 to 3.8 times as "
         "long on a GPU, because a small batch leaves most of the GPU idle"

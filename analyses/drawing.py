@@ -9,7 +9,7 @@ import pandas as pd
 
 from analyses.sweep import crossovers
 
-#: Colours of the study's numbers and of ours; both are visible on white, and in grey.
+#: Visible on white, and in grey
 STUDY, OURS = "#9aa0a6", "#3b7dd8"
 WIDTH, ROW = 560, 24
 
@@ -17,7 +17,7 @@ WIDTH, ROW = 560, 24
 def pairs(
     labels: Iterable[str], theirs: Iterable[float], ours: Sequence[float], title: str
 ) -> alt.LayerChart:
-    """Draw a line from the study's number to our number, one row per label; the axis is log."""
+    """Draw a line from the study's number to ours, one row per label."""
     rows = pd.DataFrame({"label": [*labels], "study": [*theirs], "ours": [*ours]})
     order = rows.label.tolist()
     y = alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=360, ticks=False))
@@ -54,7 +54,7 @@ def bars(labels: Iterable[str], values: Sequence[float], title: str) -> alt.Laye
 def sweeps(series: dict[str, dict[str, pd.Series]]) -> alt.HConcatChart:
     """Draw how ratios depend on sizes: a chart per kind of size, a ring where a curve passes 1.
 
-    ``series`` is name of the ratio -> kind of size (such as ``batch``) -> ratios, indexed by size.
+    ``series``: name of the ratio → kind of size (such as ``batch``) → ratios by size.
     """
     curves = pd.DataFrame(
         [

@@ -33,7 +33,7 @@ BASE = "torch-nn-lstm"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per library and network of the study, with our times if it was captured."""
+    """Return one row per library and network of the study, with our times."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     rows = []
@@ -64,12 +64,12 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _products(ours: pd.DataFrame, named: dict[str, lp.Run]) -> dict[str, float | None]:
-    """Return the shares of matmuls and of dispatch in our training step; None if not captured."""
+    """Return the shares of matmuls and of dispatch in our training step."""
     shares = steps.work(named[ours.run.iloc[0]]) if len(ours) else {}
     return {name: shares.get(name) for name in ("product_share", "dispatch_share")}
 
 
-#: What is claimed of each library: (our column, the study's column, words, the study's unit).
+#: (our column, the study's column, words, the study's unit)
 CLAIMED = (
     ("first_s", "their_first_s", "first pass", "s"),
     ("us", "their_us", "training", "µs"),
@@ -78,7 +78,7 @@ CLAIMED = (
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: each library's first pass, and its times per example, divided by Torch's."""
+    """Return each library's first pass and times per example, divided by Torch's."""
     made = []
     for network, group in rows.groupby("network", sort=False):
         base = group[group.implementation == BASE].iloc[0]
@@ -104,7 +104,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _why(column: str, library: str, rows: pd.DataFrame) -> str:
-    """Return the measured reason why our ratios of a library differ from the study's."""
+    """Say why our ratios of a library differ from the study's, as measured."""
     if column == "first_s":
         return (
             "first pass: our versions of the libraries are newer, and our first pass is a whole "
@@ -145,7 +145,7 @@ def _over(ours: Measured | float | None, base: Measured | float | None) -> Measu
 
 
 def conclusion(rows: pd.DataFrame) -> str:
-    """Return what the study found, what our runs show, and why."""
+    """Say what the study found, what our runs show, and why."""
     study = (
         "The study found that the first pass takes less than a second in Torch, but several "
         "seconds in Theano and TensorFlow, which compile the network. For larger layers, the "

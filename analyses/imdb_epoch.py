@@ -26,9 +26,9 @@ from lstmprof.workloads.studies import named as network_named
 
 COMMAND = "lstmprof capture --impl torch-nn-lstm --impl keras-lstm --workload imdb-gru"
 NETWORK, BASE = "imdb-gru", "torch-nn-lstm"
-#: Number of epochs in the study's params_lstm.py, and number of training reviews in its README.
+#: Epochs in the study's params_lstm.py, and training reviews in its README.
 EPOCHS, REVIEWS = 3, 25_000
-#: System -> the study's notebook.
+#: The study's notebooks
 NOTEBOOKS = {
     "CNTK": "CNTK_RNN.ipynb",
     "Keras (CNTK)": "Keras_CNTK_RNN.ipynb",
@@ -37,12 +37,12 @@ NOTEBOOKS = {
     "Julia Knet": "Knet_RNN.ipynb",
     "R Keras (TensorFlow)": "KerasR_TF_RNN.ipynb",
 }
-#: The columns of the study's table: (column of ours, GPU).
+#: (column, GPU) of the study's table
 GPUS = (("k80_s", "K80"), ("p100_s", "P100"))
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per system: the seconds of three epochs in the study, and in our runs."""
+    """Return the seconds of three epochs per system, in the study and in our runs."""
     captured = steps.of_network(steps.table(runs), NETWORK)
     rows = []
     for line in published("imdb").itertuples():
@@ -67,7 +67,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: each system's time divided by PyTorch's, per GPU, and the study's lessons."""
+    """Return each system's time divided by PyTorch's, per GPU, and the study's lessons."""
     base = rows[rows.implementation == BASE].iloc[0]
     made = []
     for column, gpu in GPUS:
@@ -108,7 +108,7 @@ def _command(row: pd.Series) -> str:
 
 
 def conclusion(rows: pd.DataFrame) -> str:
-    """Return what the study found, what our runs show, and why."""
+    """Say what the study found, what our runs show, and why."""
     study = (
         "The study found that three epochs take 29 to 35 s on a K80 in frameworks that use cuDNN's "
         "GRU"
@@ -128,7 +128,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw each system's time divided by PyTorch's time: the study's on a P100, and ours."""
+    """Draw each system's time over PyTorch's: the study's on a P100, and ours."""
     base = rows[rows.implementation == BASE].iloc[0]
     shown = rows[rows.s.notna() & rows.p100_s.notna() & (rows.implementation != BASE)]
     ours = [seconds.value / base.s.value for seconds in shown.s]

@@ -56,12 +56,12 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def part_share(ledger: pd.DataFrame, chosen: pd.Series) -> float:
-    """Return the share (0–1) of a ledger's time in the rows for which ``chosen`` is True."""
+    """Return the ``chosen`` share of a ledger's time."""
     return float(ledger[chosen].ns.sum() / ledger.ns.sum())
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the study's claims about modes 1 and 2 with what the sweeps on a CPU show."""
+    """Return the study's claims about modes 1 and 2, with what our sweeps show."""
     lines = sweep.rows()
     by_batch, by_length = quoted("kernel_study_keras_modes")
     if not len(lines):
@@ -87,7 +87,7 @@ def _seen(claim: Claim, holds: bool, ratio: pd.Series, size: str) -> Claim:
 
 
 def _why(lines: pd.DataFrame) -> str:
-    """Return sentences on the ops and matmuls that mode 1 and mode 2 run."""
+    """Compare the ops and matmuls of mode 1 and mode 2."""
     one, two = (sweep.of(lines, mode) for mode in (MODE1, MODE2))
     ops = [(side.ops / side.time_steps).median() for side in (one, two)]
     products = [(side.product_ms / side.step_ms).median() for side in (one, two)]
@@ -101,7 +101,7 @@ def _why(lines: pd.DataFrame) -> str:
 
 
 def conclusion(rows: pd.DataFrame) -> str:
-    """Return what the study found, what our runs show, and why."""
+    """Say what the study found, what our runs show, and why."""
     study = (
         "The study found that mode 1 of Keras's layer (many small matmuls) is faster than mode 2 "
         "(few large matmuls) for small batches and for long sequences"

@@ -28,16 +28,15 @@ SIZES = (
     "--hidden 128,512,1024 --batch 1,16,256 --time-steps 10,100,1000"
 )
 KERAS, TORCH = ("keras-lstm", "fp32"), ("torch-nn-lstm", "fp32")
-#: Ratios above this count as "far slower" and "many more". Chosen by hand: the study gives no
-#: limit.
+#: "Far slower" and "many more". Chosen by hand: the study gives no limit.
 FAR = 2.0
-#: What Keras's layer does in each mode of the study.
+#: Keras's layer in each mode of the study
 _MODES = {
     "TF mode 0": "its defaults",
     "TF mode 1": "many small matmuls",
     "TF mode 2": "few large matmuls",
 }
-#: The curves of the chart: name -> (numerator, denominator), each (implementation, precision).
+#: The curves of the chart: (numerator, denominator)
 COMPARED = {
     "Keras mode 1 over mode 2": (("keras-lstm-mode1", "fp32"), ("keras-lstm-mode2", "fp32")),
     "Keras over PyTorch": (KERAS, TORCH),
@@ -52,9 +51,9 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per comparison of Table 2, with our means over the sizes that both sides have.
+    """Return one row per comparison of Table 2, with our means over all common sizes.
 
-    Our numbers come from runs on a GPU; if there are none, from forward runs and sweeps on a CPU.
+    Runs on a GPU count; without them, forward runs and sweeps on a CPU.
     """
     own = steps.table(runs)
     own = own[own["mode"] == "forward"]
@@ -84,7 +83,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _compares_cudnn(line: dict[Hashable, str]) -> bool:
-    """Return whether a row of Table 2 compares mode 0, which is cuDNN on a GPU, with a loop."""
+    """Return whether a row of Table 2 compares mode 0 (cuDNN on a GPU) with another layer."""
     return "keras-lstm" in (line["first_implementation"], line["second_implementation"]) and (
         line["first_implementation"] != line["second_implementation"]
     )
@@ -102,12 +101,12 @@ def _conditions(both: pd.DataFrame, line: dict[Hashable, str]) -> str:
 
 
 def mpe(first: pd.Series, second: pd.Series) -> float:
-    """Return the study's mean percentage error, as a fraction; negative if ``second`` is slower."""
+    """Return the study's mean percentage error as a fraction; negative if ``second`` is slower."""
     return float(((first - second) / first).mean())
 
 
 def _mean_ratio(both: pd.DataFrame) -> Measured:
-    """Return the mean of second / first over the rows (one per size), with its interval."""
+    """Return the mean of second / first over all sizes."""
     ratios = [
         Measured(row.step_ms_second, row.low_ms_second, row.high_ms_second).over(
             Measured(row.step_ms_first, row.low_ms_first, row.high_ms_first)
@@ -143,7 +142,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _why(line: dict[Hashable, str]) -> str:
-    """Return the measured reason for a difference on a CPU."""
+    """Say why a comparison differs on a CPU, as measured."""
     lines = sweep.rows()
     first, second = (
         sweep.of(
@@ -172,15 +171,12 @@ def _why(line: dict[Hashable, str]) -> str:
 
 
 def _in_words(name: str) -> str:
-    """Return ``name``, the study's name for an implementation; add which mode of Keras it is."""
+    """Add which mode of Keras the study's name means."""
     return f"{name} (Keras's layer with {_MODES[name]})" if name in _MODES else name
 
 
 def _from_sweep(claim: Claim) -> Claim:
-    """Return ``claim``; if it is claim (e), add what the sweep shows.
-
-    Our sweep cannot answer the other claims, which compare with cuDNN alone.
-    """
+    """Add what our sweep shows to claim (e); the others compare with cuDNN alone."""
     lines = sweep.rows()
     if not claim.place.startswith("claim (e)") or not len(lines):
         return claim
@@ -217,7 +213,7 @@ def _command(line: dict[Hashable, str]) -> str:
 
 
 def conclusion(rows: pd.DataFrame) -> str:
-    """Return what the study found, what our runs show, and why."""
+    """Say what the study found, what our runs show, and why."""
     study = (
         "The study found that PyTorch's layer takes 1.53 times as long as cuDNN alone, and "
         "TensorFlow's layer 18.8 times as long, because TensorFlow runs many more ops besides the "
@@ -235,7 +231,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.HConcatChart:
-    """Draw how ratios of the captured sweeps change with each size, and where they pass 1."""
+    """Draw how ratios change with each size, and where they pass 1."""
     lines = sweep.rows()
     series = {
         name: {size: sweep.ratios(lines, over, under, size) for size in sweep.SIZES}

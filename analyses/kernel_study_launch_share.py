@@ -24,14 +24,13 @@ COMMAND = (
     "lstmprof capture --impl 'torch-*' --impl 'keras-lstm*' --mode forward --device cuda:0 "
     "--workload 1x320-ce-short"
 )
-#: Parts of the ledger that an infinitely fast host would save (docs/ledger.md), also at the end of
-#: a step (``tail:…``).
+#: An infinitely fast host would save this idle time (docs/ledger.md).
 WAITS = ("launch call", "launch latency", "runtime", "alloc", "dispatch", "python", "host")
 COLUMNS = ["run", "implementation", "workload", "mode", "launching", "waits_for_host"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per run on a GPU: its shares of launches, and of all waiting for the host."""
+    """Return the shares of launches, and of all waiting for the host, per run on a GPU."""
     return pd.DataFrame(
         [_row(run) for run in runs if run.info.device not in (None, "cpu")], columns=COLUMNS
     )
@@ -54,7 +53,7 @@ def _row(run: lp.Run) -> dict[str, object]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: the shares of launches in the forward pass of Keras's modes 1 and 2."""
+    """Return the shares of launches in the forward pass of Keras's modes 1 and 2."""
     share, same, result = quoted("kernel_study_launch_share")
     launching = rows[rows["mode"] == "forward"].drop_duplicates("implementation", keep="last")
     launching = launching.set_index("implementation")
@@ -74,7 +73,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def conclusion(rows: pd.DataFrame) -> str:
-    """Return what the study found, what our runs show, and why."""
+    """Say what the study found, what our runs show, and why."""
     found = "The study found that launches take 72.4 % of the sampled time in Keras's mode 1"
     if not len(rows):
         return f"{found}. Our runs cannot show this share, because a CPU launches nothing"
@@ -83,7 +82,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the share of each run."""
+    """Draw each run's share of waiting for the host."""
     return drawing.bars(rows.run, rows.waits_for_host.tolist(), "of the step waits for the host")
 
 

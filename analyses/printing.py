@@ -17,7 +17,6 @@ from analyses.claims import Claim, Measured, number
 from lstmprof.base.errors import LstmprofError
 from lstmprof.runs.run import is_run, run_folders_in
 
-#: Text for unknown values.
 UNKNOWN = "–"
 
 
@@ -42,11 +41,7 @@ def main(analysis: ModuleType, arguments: Sequence[str] | None = None) -> None:
 
 
 def runs_of(named: Sequence[str]) -> list[lp.Run]:
-    """Return every run in ``named``, and the runs in these folders and their subfolders.
-
-    Raises:
-        LstmprofError: as in ``lstmprof.read_all``.
-    """
+    """Return the runs in ``named``, which are runs or folders of runs."""
     folders = [inner for name in named for inner in (Path(name), *_folders_of_runs(Path(name)))]
     return lp.read_all(folders)
 
@@ -58,20 +53,19 @@ def _folders_of_runs(folder: Path) -> list[Path]:
     return [place for place in inner if not place.name.startswith(".") and run_folders_in(place)]
 
 
-#: Free pixels at the left of a chart. An SVG has as much room for its labels as they need in the
-#: fonts of the machine that wrote the SVG; with wider fonts in a browser, the first letters were
-#: cut off.
+#: Free pixels at the left of a chart. An SVG has only as much room as its labels need in the fonts
+#: of the machine that wrote it, so a browser with wider fonts cut off the first letters.
 _LEFT = 40
 
 
 def write_chart(chart: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, path: Path) -> None:
-    """Write the chart of ``rows`` to ``path``; an HTML page needs no network."""
+    """Write the chart of ``rows``; an HTML page needs no network."""
     drawn = chart(rows).properties(padding={"left": _LEFT, "top": 5, "right": 20, "bottom": 5})
     drawn.save(str(path), **({"inline": True} if path.suffix == ".html" else {}))
 
 
 def answer(analysis: ModuleType, rows: pd.DataFrame) -> str:
-    """Return the text: the question, its table, the study's claims with our numbers, conclusion."""
+    """Return the question, its table, the study's claims with our numbers, and the conclusion."""
     claims: list[Claim] = analysis.claims(rows)
     parts = [title(analysis), plain(rows)]
     if claims:
@@ -86,12 +80,12 @@ def answer(analysis: ModuleType, rows: pd.DataFrame) -> str:
 
 
 def settling(claims: Sequence[Claim]) -> list[str]:
-    """Return the commands that settle the claims that our runs leave open, each command once."""
+    """Return the commands that settle the claims that our runs leave open."""
     return [*dict.fromkeys(claim.command for claim in claims if claim.kind == "needs a GPU")]
 
 
 def reasons(claims: Sequence[Claim]) -> list[str]:
-    """Return why our numbers differ from the studies', each reason once."""
+    """Return why our numbers differ from the studies'."""
     differ = [claim for claim in claims if claim.kind == "differs here" and claim.why]
     return [f"Why: {why}." for why in dict.fromkeys(claim.why for claim in differ)]
 
@@ -107,7 +101,6 @@ def _cells(claim: Claim) -> dict[str, str]:
 
 
 def shown(value: object) -> str:
-    """Return a value of a table as text."""
     if isinstance(value, Measured):
         return value.text()
     if value is None or (isinstance(value, float) and pd.isna(value)):
@@ -116,5 +109,5 @@ def shown(value: object) -> str:
 
 
 def plain(rows: pd.DataFrame) -> str:
-    """Return ``rows`` as a table for a terminal, or a sentence if there are no rows."""
+    """Return ``rows`` as a table for a terminal."""
     return rows.map(shown).to_string(index=False) if len(rows) else "No run here answers it."

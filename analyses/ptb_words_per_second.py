@@ -26,7 +26,7 @@ COMMAND = (
     "--impl torch-nn-lstm --workload ptb-large --hidden 200 --features 200 --time-steps 20"
 )
 SMALL, LARGE = 200, 1500
-#: Number of units -> hours per epoch, from README and main.lua.
+#: Hours per epoch by number of units, from README and main.lua
 EPOCH_HOURS = {SMALL: 1 / 13, LARGE: 24 / 55}
 #: From main.lua, for both models.
 LAYERS, VOCABULARY = 2, 10_000
@@ -54,10 +54,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the PTB study's claims, and a claim on the large model's time per word.
-
-    The claim divides this time by the small model's time per word.
-    """
+    """Return the PTB study's claims, and the large model's time per word over the small's."""
     own = {int(r.hidden): r for r in rows.itertuples() if r.implementation == IMPLEMENTATION}
     both = SMALL in own and LARGE in own
     return [
@@ -78,7 +75,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _template(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: the PTB study's words per second, divided by BasicLSTMCell's."""
+    """Return the PTB study's words per second, divided by BasicLSTMCell's."""
     theirs = published("ptb")
     large = rows[rows.workload == "ptb-large"].drop_duplicates("implementation", keep="last")
     word = large.set_index("implementation").us_a_word
@@ -108,7 +105,7 @@ def _template(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _mechanism(large: pd.DataFrame, *implementations: str) -> str:
-    """Return a sentence on the share of matmuls in the steps of ``implementations``."""
+    """Say how much of a step matmuls take."""
     shares = large.set_index("implementation").product_share
     each = " and ".join(f"{percent(shares[name])} ({name})" for name in implementations)
     return f"matmuls, which both cells compute, take {each} of the step on one thread of a CPU"
@@ -128,15 +125,12 @@ def _why() -> str:
 
 
 def multiplications(hidden: int) -> int:
-    """Return the number of multiplications per word: the sum of both layers and the output layer.
-
-    The inputs of a layer are as wide as the layer.
-    """
-    return LAYERS * 4 * hidden * 2 * hidden + hidden * VOCABULARY
+    """Return the multiplications per word, in both layers and the output layer."""
+    return LAYERS * 4 * hidden * 2 * hidden + hidden * VOCABULARY  # inputs as wide as the layer
 
 
 def conclusion(rows: pd.DataFrame) -> str:
-    """Return what the studies found, what our runs show, and why."""
+    """Say what the studies found, what our runs show, and why."""
     study = (
         "The study found that TensorFlow trains on 2.1 times as many words per second with cuDNN "
         "as with BasicLSTMCell"

@@ -1,7 +1,4 @@
-"""The step times that the analyses compare: one row per timed run.
-
-Reads run.json and the clean step of each run.
-"""
+"""The step times that the analyses compare: one row per timed run."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import lstmprof as lp
 from analyses.claims import Measured
 from lstmprof.base.numbers import percent
 
-#: Categories of the ledger for matmuls, and for ops that compute a whole layer.
+#: Categories of matmuls, and of ops that compute a whole layer
 PRODUCTS = ("gemm", "rnn")
 #: Host time of one kernel launch in µs: the median cudaLaunchKernel call of a loop over LSTMCell on
 #: an NVIDIA H200 (tests/h200/loop).
@@ -28,7 +25,7 @@ COLUMNS = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row with ``COLUMNS`` per timed run; ``step_ms`` is the clean step."""
+    """Return one row per timed run; ``step_ms`` is the step without disturbances and profiler."""
     captured = (_row(run) for run in runs if run.info.source == "capture")
     return pd.DataFrame([row for row in captured if row], columns=[*COLUMNS])
 
@@ -65,9 +62,9 @@ def _row(run: lp.Run) -> dict[str, object] | None:
 
 
 def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.DataFrame:
-    """Return one row per implementation: a run of ``network`` in fp32, in its newest version.
+    """Return one fp32 run of ``network`` per implementation, in its newest version.
 
-    If ``network`` was captured with fewer time steps, too, only the longest captured length counts.
+    Of captures with different numbers of time steps, only the longest counts.
     """
     shortened = rf"{re.escape(network)}(?:-t\d+)?(?:-y\d+)?(?:-data)?"
     named = rows.workload.astype(str).str.fullmatch(shortened)
@@ -77,9 +74,9 @@ def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.Data
 
 
 def newest(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per implementation: a run of the newest version.
+    """Return one run of the newest version per implementation.
 
-    If there are several such runs, return the run that took turns with most other runs.
+    If there are several, this is the run that took turns with most other runs.
     """
     keys = rows.version.map(version_key), rows.turns.map(len)
     order = rows.assign(_key=[*zip(*keys, strict=True)]).sort_values("_key", kind="stable")
@@ -87,7 +84,7 @@ def newest(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def version_key(version: object) -> tuple[int, ...]:
-    """Return a sort key: (2, 13, 0) for ``2.13.0+cpu``; unknown versions sort as the oldest."""
+    """Return a sort key: (2, 13, 0) for ``2.13.0+cpu``."""
     numbers = str(version).partition("+")[0].split(".")
     return tuple(int(part) if part.isdigit() else 0 for part in numbers)
 
@@ -99,17 +96,13 @@ def measured(row: pd.Series) -> Measured:
 
 
 def of(rows: pd.DataFrame, implementation: str) -> Measured | None:
-    """Return the step of ``implementation`` in ms, or None if it has no run."""
+    """Return the step of ``implementation`` in ms."""
     own = rows[rows.implementation == implementation]
     return measured(own.iloc[-1]) if len(own) else None
 
 
 def work(run: lp.Run) -> dict[str, float | None]:
-    """Return facts that explain the step of ``run``: ops per time step, and shares of time (0–1).
-
-    ``ops_per_time_step`` counts ops in the forward pass of all layers (table ``layers``); it is
-    None if no layer was recognised. The shares are parts of the profiled steps (table ``ledger``).
-    """
+    """Return why a step is long: ops per time step (forward pass), and shares of its time."""
     ops = run.table("layers").to_pandas().ops_per_time_step.dropna()
     ledger = run.ledger().to_pandas()
     times = ledger.groupby("part").ns.sum() / ledger.ns.sum()
@@ -121,10 +114,10 @@ def work(run: lp.Run) -> dict[str, float | None]:
 
 
 def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
-    """Return why a GPU separates the captured ``rows`` more than a CPU does.
+    """Say why a GPU separates the implementations more than a CPU does.
 
-    ``rows`` have the columns of ``work`` and ``implementation``. The study had ``time_steps`` time
-    steps, and its cuDNN layer took ``cudnn_ms`` per training step.
+    The study had ``time_steps`` time steps, and its cuDNN layer took ``cudnn_ms`` per training
+    step.
     """
     captured = rows[rows.dispatch_share.notna()].drop_duplicates("implementation")
     dispatch, products = (ends(captured[c]) for c in ("dispatch_share", "product_share"))
@@ -149,17 +142,14 @@ def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
 
 
 def conditions(rows: pd.DataFrame, own_length: int) -> str:
-    """Return how the conditions of ``rows`` differ from a study's: ``CPU, 20 time steps``.
-
-    ``own_length`` is the number of time steps in the study.
-    """
+    """Say how the runs differ from a study's: ``CPU, 20 time steps``."""
     devices = ["CPU" if device == "cpu" else "GPU" for device in rows.device]
     lengths = [f"{length} time steps" for length in rows.time_steps if length != own_length]
     return ", ".join(dict.fromkeys([*devices, *lengths]))
 
 
 def ends(shares: pd.Series) -> str:
-    """Return the least and the greatest share as text, such as ``2 % to 11 %``."""
+    """Return the least and the greatest share as text: ``2 % to 11 %``."""
     return " to ".join(dict.fromkeys(percent(share) for share in (shares.min(), shares.max())))
 
 

@@ -1,7 +1,6 @@
-"""Read the kernel study's sweeps as we captured them on a CPU (measured/kernel_study.csv).
+"""Read the kernel study's sweeps, captured on a CPU by ``python -m benchmarks.kernel_sweep``.
 
-``python -m benchmarks.kernel_sweep`` captures them. The network is one LSTM layer in inference;
-batch, time steps and hidden size vary one at a time around fixed values.
+The network is one LSTM layer in inference; batch, time steps and hidden size vary one at a time.
 """
 
 from __future__ import annotations
@@ -18,12 +17,11 @@ from lstmprof.base.numbers import percent
 
 FILE = Path(__file__).parent / "measured" / "kernel_study.csv"
 SIZES = ["batch", "time_steps", "hidden"]
-#: An implementation and its precision.
+#: (implementation, precision)
 Layer = tuple[str, str]
 
 
 def rows() -> pd.DataFrame:
-    """Return all lines of the CSV file; an empty table if the file does not exist."""
     return pd.read_csv(FILE) if FILE.exists() else pd.DataFrame(columns=COLUMNS)
 
 
@@ -34,20 +32,19 @@ COLUMNS = [
 
 
 def of(lines: pd.DataFrame, layer: Layer) -> pd.DataFrame:
-    """Return those of ``lines`` that belong to ``layer``."""
     implementation, precision = layer
     return lines[(lines.implementation == implementation) & (lines["precision"] == precision)]
 
 
 def along(lines: pd.DataFrame, size: str) -> pd.DataFrame:
-    """Return the lines in which only ``size`` varies, the smallest size first."""
+    """Return the lines in which only ``size`` varies, the smallest first."""
     others = [name for name in SIZES if name != size]
     at = lines.groupby(others)[size].transform("nunique")
     return lines[at == at.max()].sort_values(size, kind="stable")
 
 
 def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Series:
-    """Return the step of ``over`` divided by the step of ``under``, for each value of ``size``."""
+    """Return the step of ``over`` divided by that of ``under``, by ``size``."""
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     chosen = along(both, size)
     quotient = chosen.step_ms / chosen.step_ms_under
@@ -55,10 +52,7 @@ def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Seri
 
 
 def measured(lines: pd.DataFrame, over: Layer, under: Layer) -> list[Measured]:
-    """Return the step of ``over`` divided by ``under``'s, with its interval, for all common sizes.
-
-    A size is a combination of batch, time steps and hidden size.
-    """
+    """Return the step of ``over`` divided by that of ``under``, for all common sizes."""
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     return [
         Measured(line.step_ms, line.low_ms, line.high_ms).over(
@@ -69,17 +63,14 @@ def measured(lines: pd.DataFrame, over: Layer, under: Layer) -> list[Measured]:
 
 
 def sure(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> bool:
-    """Return whether no 95 % interval of the ``ratios`` along ``size`` contains 1."""
+    """Return whether each ratio along ``size`` certainly differs from 1."""
     chosen = [along(of(lines, layer), size) for layer in (over, under)]
     quotients = measured(pd.concat(chosen), over, under)
     return not any((q.low or q.value) <= 1 <= (q.high or q.value) for q in quotients)
 
 
 def crossovers(ratio: pd.Series) -> list[float]:
-    """Return the sizes at which ``ratio`` passes 1.
-
-    Between two measured sizes, log(ratio) is interpolated linearly over log(size).
-    """
+    """Return the sizes at which ``ratio`` passes 1, by interpolation on logarithmic axes."""
     pairs = list(ratio.items())
     return [
         math.exp(math.log(a) + (math.log(b) - math.log(a)) * math.log(p) / math.log(p / q))
@@ -95,7 +86,7 @@ def text(ratio: pd.Series, size: str) -> str:
 
 
 def machine(lines: pd.DataFrame) -> str:
-    """Return text: date, machine and versions of the captured lines, and how exact they are."""
+    """Say when, on which machine and how exactly the sweeps were captured."""
     parts: Sequence[str] = [*lines.date.unique(), *lines.machine.unique(), *lines.version.unique()]
     below = 1 - (lines.low_ms / lines.step_ms).median()
     return (

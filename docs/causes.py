@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lstmprof.diagnose.findings.causes import KINDS, shown
 from lstmprof.diagnose.remedies import TABLE
 from lstmprof.diagnose.remedies.rows import Remedy
 
@@ -26,42 +25,32 @@ _ELSEWHERE = ", in another program"
 _PREAMBLE = """\
 # Why a training step is slow, and what to change
 
-This page lists every cause that `lstmprof diagnose` can name, in the order in which `diagnose`
-checks them. `diagnose` names a cause only if the profile meets the condition of the cause.
+This page lists the causes that `lstmprof diagnose` can name, in the order in which it checks them.
 [diagnosis.md](diagnosis.md) explains how `diagnose` works.
 
-Each entry has these lines:
+Each entry has some of these lines:
 
-- **Fix:** what to change in the code or in the settings.
-- **Condition:** what the profile must show. "Step" always means a training step, "time step" a
-  time step of the recurrent network. Counts and times are per step.
-- **Frameworks:** the frameworks in which lstmprof looks for this cause.
-- **Where the time shows:** the [kinds of time](diagnosis.md#kinds-of-time), such as launch,
-  dispatch or matmul, that this cause makes longer. lstmprof looks for the cause only if the step
-  spends time in one of these kinds.
-- **Saves:** how much time per step the fix saves: at most this time on a GPU, about this time on a
-  CPU. "Unknown" means that a profile cannot show this time. "Minus the time of …" names the work
-  that replaces the slow work.
-- **Example:** a profile in which lstmprof found the cause, with the evidence that it printed. A
-  "generated profile" comes from lstmprof's tests, not from a measurement. "The fix: 15.3 → 2.7 ms
-  per step" is the length of a step before and after the fix, in this program or in another program
-  with the same mistake.
+- **Fix:** what to change.
+- **Condition:** in short, what the profile must show. All numbers are per step.
+- **Frameworks:** the frameworks in which the cause occurs. The default is any framework.
+- **Saves:** the time per step that the fix saves; on a GPU, at most this time.
+- **Sources:** pages that explain the cause.
+- **Example:** a profile with this cause, and what lstmprof printed about it. "The fix: 15.3 →
+  2.7 ms per step" is the time of a step before and after the fix. A "generated profile" comes from
+  lstmprof's tests, not from a measurement.
 
 These terms recur:
 
-- A **gap** is the idle time of the GPU before a kernel. A **usual gap** is at most ten times as
-  long as the median gap.
-- **The GPU waits for launches** if three things are true: a step runs ten or more kernels; the
-  median kernel is shorter than the median gap; and usual gaps take at least half of the time of all
-  gaps, and half of the time in which the GPU waits for the host.
-- A layer runs **one cell at a time** if each time step calls the ops of a cell. A layer runs **in
-  one op** if one call computes all time steps.
-- A **handwritten cell** is an LSTM cell made of matmuls and elementwise ops, in one of the built-in
-  implementations of `lstmprof capture`.
+- A **step** is a training step. A **time step** is a step of the recurrent network.
+- A **gap** is idle time of the GPU before a kernel. A **short gap** is at most ten times as long as
+  the median gap.
+- **The GPU waits for launches** if the gaps are longer than the kernels, and make up at least half
+  of the GPU's idle time.
+- A layer runs **in one op** if one call computes all time steps. It runs **one cell at a time** if
+  each time step calls ops.
+- A **handwritten cell** is an LSTM cell made of matmuls and elementwise ops.
 - A **library op** is an op of cuDNN, MIOpen or oneDNN that computes a whole layer.
 - **Dispatch** is the time that the framework needs to call ops.
-- **Slower calls** are calls that two compared runs make equally often, and that take longer in the
-  slower run.
 - **Half precision** is float16 or bfloat16.
 
 `make docs` generates this page from `lstmprof/diagnose/remedies/` and `docs/causes.toml`.
@@ -89,12 +78,11 @@ def _entry(row: Remedy) -> Iterator[str]:
     yield ""
     yield f"- **Fix:** {row.fix}."
     yield f"- **Condition:** {_capitalised(row.condition)}."
-    frameworks = ", ".join(row.frameworks) or "any framework"
-    yield f"- **Frameworks:** {frameworks}."
-    kinds = "any kind" if set(row.kinds) == set(KINDS) else ", ".join(map(shown, row.kinds))
-    yield f"- **Where the time shows:** {kinds}."
-    minus = f", minus the time of {row.instead}" if row.instead else ""
-    yield f"- **Saves:** {notes.get('saves', 'unknown')}{minus}."
+    if row.frameworks:
+        yield f"- **Frameworks:** {', '.join(row.frameworks)}."
+    if saves := notes.get("saves"):
+        minus = f", minus the time of {row.instead}" if row.instead else ""
+        yield f"- **Saves:** {saves}{minus}."
     yield f"- **Sources:** {', '.join(map(_link, row.sources))}"
     if example := notes.get("example"):
         yield f"- **Example:** {example['of']}: “{example['seen']}”{_gain(example.get('gain', ''))}"

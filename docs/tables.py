@@ -19,48 +19,66 @@ from lstmprof.runs.metadata import facts
 _HEAD = """\
 # Look up a table, column or field
 
-This page lists every table of lstmprof, column by column. `make docs` generates it from the code.
-Read the tables in one of three ways:
+This page lists the columns of every table. Read the tables in one of three ways:
 
 - **Terminal:** `lstmprof breakdown PATH… --table NAME`. `--format json|csv` gives all columns and
   rows.
 - **Python:** `lstmprof.read(PATH).table("NAME")`, then `.to_pandas()`, `.to_arrow()` or
   `.to_polars()`.
-- **SQL:** `lstmprof query "SELECT …" PATH…` reads all these tables, and five more from the files of
-  a run: `events`, `counters`, `timings`, `samples` and `runs`.
+- **SQL:** `lstmprof query "SELECT …" PATH…` reads these tables, and the files of a run as
+  the tables `events`, `counters`, `timings`, `samples` and `runs`.
 
 Conventions:
 
-- In JSON, CSV and SQL the first column is `run`, the name of the run.
-- Times are whole nanoseconds; means may have fractions. Unknown values are null, never 0 or −1.
-- A percentile is a value that occurred (the nearest rank), not an interpolated value. A share is
-  between 0 and 1.
-- An *activity* is a kernel, copy or memset on a device. An *op* is an op of the framework on the
-  host. A *device* is usually a GPU; the column `device` is null for work on the host (CPU).
-- SQL can read the keys of a column with JSON text: `launch_config->>'grid'` is `[80,1,1]`.
+- In JSON, CSV and SQL, the first column is `run`, the name of the run.
+- Times are in nanoseconds. Shares are between 0 and 1.
+- Unknown values are null, never 0 or −1.
+- An *activity* is a kernel, copy or memset on a device.
+- A *device* is usually a GPU. The column `device` is null for work on the host (CPU).
+- An *op* is an op of the framework on the host.
+- In SQL, read a key of a JSON text like this: `launch_config->>'grid'` is `[80,1,1]`.
+
+Two cases are not repeated in the tables:
+
+- Most fields of run.json are null if another tool recorded the profile.
+- Newer columns are null in runs that an older lstmprof wrote. To fill them, ingest the profile
+  again.
+
+`make docs` generates this page from the code.
 """
 
 _EVENTS = """\
-One row per event of the profiled steps. Times are int64 nanoseconds since `base_ns` of run.json.
-lstmprof computes derived columns from the other columns when it reads a profile."""
+One row per event of the profiled steps. Times are nanoseconds since `base_ns` of run.json.
+
+The JSON of `launch_config` has the keys `grid` and `block` (sizes by x, y, z), `registers` (per
+thread), `shared_bytes` and `dynamic_shared_bytes` (per block), `estimated_occupancy` and
+`theoretical_occupancy` (shares). For a collective it also has `message_bytes`, `group_size` and
+`process_group`.
+
+Columns marked "derived" do not come from the profile: lstmprof computes them from the others."""
 _COUNTERS = """\
-One row per value of a counter, if the profile has counters. Most counters are of memory; record
-them with `profile_memory=True` in `torch.profiler`, PyTorch's memory snapshots, or
-`--cuda-memory-usage=true` in Nsight Systems (TensorFlow and JAX need no option). Sorted by rank and
-time. A value holds until the next row with the same counter, device and allocator. In SQL: the
-table `counters`."""
+One row per value of a counter, sorted by rank and time. In SQL: the table `counters`.
+
+Most counters show memory. To record them, use `profile_memory=True` in `torch.profiler`, PyTorch's
+memory snapshots, or `--cuda-memory-usage=true` in Nsight Systems. TensorFlow and JAX need no
+option.
+
+A value is valid until the next row with the same counter, device and allocator."""
 _ITERATIONS = """\
-One row per iteration (step) that was timed without a profiler. Only runs of `lstmprof capture` and
-`lstmprof run` have this file. In SQL: the table `timings`."""
+One row per step that was timed without a profiler. Only `lstmprof capture`, `lstmprof run` and
+`lp.profile` write this file. In SQL: the table `timings`."""
 _SAMPLES = """\
-One row per distinct call stack that a sampler (py-spy or perf) saw in steps without a profiler.
-Only runs of `lstmprof capture --sampler` have this file. In SQL: the table `samples`."""
+One row per distinct call stack that a sampler (py-spy or perf) saw. Only `lstmprof capture
+--sampler` writes this file. In SQL: the table `samples`."""
 _STATISTICS = """\
-`lstmprof breakdown --table timings` has one row per run, computed from its counted iterations. It
-also has `implementation`, `workload`, `precision`, `mode`, `device`, `device_name`, `kernels_used`
-and `threads` of run.json, and `slowdown`: the step divided by the step of the fastest comparable
-run. A counted iteration is a timed iteration after warm-up. In SQL, the table `timings` is another
-table, with one row per iteration: see the next section."""
+`lstmprof breakdown --table timings` has one row per run, computed from its timed iterations after
+warm-up.
+
+It also has the columns `implementation`, `workload`, `precision`, `mode`, `device`, `device_name`,
+`kernels_used` and `threads` of run.json. `slowdown` is the step divided by the step of the fastest
+comparable run.
+
+The table `timings` in SQL is another table: see the next section."""
 _FACTS = """\
 What ran, where and how. In SQL, each field is a column of the table `runs`."""
 

@@ -1,8 +1,8 @@
 """Start the command: ``python -m lstmprof``, and the script ``lstmprof``.
 
-Signals such as Ctrl-C are handled from the first line on, before most imports. A signal that
-arrives during an import is postponed until after the import, because extension modules lose the
-signal's exception or turn it into an ImportError.
+Signals are handled from the first line on, before most imports. A signal during an import is
+postponed until after it, because extension modules lose the exception or turn it into an
+ImportError.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ if TYPE_CHECKING:
 _INTERRUPTED = b"lstmprof: error: interrupted; no partial output was left\n"
 _NO_OUTPUT = "lstmprof: error: standard output is closed; redirect it to a file or to /dev/null\n"
 _IMPORTING = "<frozen importlib._bootstrap"
-#: Seconds after which a signal's exception is raised again, if it was postponed during an import or
-#: lost in a finalizer.
+#: Seconds after which a signal is raised again that was postponed, or lost in a finalizer.
 _SOON_S = 0.02
-#: Seconds after which a computing thread lets another thread run (``sys.setswitchinterval``).
-#: Python's default is ten times as long; each answer of a worker thread would take as long.
+#: Seconds after which a computing thread lets another one run (``sys.setswitchinterval``). With
+#: Python's default, ten times as long, each answer of a worker thread would take that long.
 _TURN_S = 0.0005
-#: Longest time in seconds for which a signal is postponed during imports. Further signals are
-#: ignored for the same time after a signal, so that clean-up can finish.
+#: Most seconds for which a signal is postponed, and for which further signals are ignored so that
+#: clean-up can finish.
 _PATIENCE_S = 3.0
 
 
 def main() -> None:
     """Run the command line and exit.
 
-    Common exit codes are 0 (success), 1 (failure), 2 (usage) and 128 plus a signal's number.
+    Exit codes are 0 (success), 1 (failure), 2 (usage) and 128 plus a signal's number.
     """
     try:
         signals = _Signals()
@@ -52,11 +51,7 @@ def main() -> None:
 
 
 def _uninstalled(error: ModuleNotFoundError) -> str:
-    """Return the error message for an ``error`` from a missing package that lstmprof needs.
-
-    Raises:
-        ModuleNotFoundError: a module of lstmprof itself is missing.
-    """
+    """Return the error message for a missing package that lstmprof needs."""
     package = (error.name or "lstmprof").partition(".")[0]
     if package == "lstmprof":
         raise error
@@ -69,8 +64,8 @@ def _uninstalled(error: ModuleNotFoundError) -> str:
 class _Signals:
     """Handlers of SIGINT, SIGTERM and SIGHUP.
 
-    Before the method ``code`` runs, a signal ends the process at once; during ``code``, a signal
-    raises an exception. Signals that the process already ignores (nohup, background) stay ignored.
+    They end the process at once, or raise an exception while ``code`` runs. Signals that the
+    process ignores already (nohup, background) stay ignored.
     """
 
     def __init__(self) -> None:
@@ -78,7 +73,7 @@ class _Signals:
         import signal
         import time
 
-        atexit.register(self._leave)  # functions run in the reverse order of their registration
+        atexit.register(self._leave)  # runs last: atexit reverses the order
         self._signal, self._clock = signal, time.monotonic
         self.number = 0
         self._exit_code: int | None = None
@@ -90,7 +85,7 @@ class _Signals:
         self._handle(lambda number, frame: _end_at_once(number))
 
     def code(self, run: Callable[[list[str]], int], terminated: type[BaseException]) -> int:
-        """Call ``run`` with the command line's arguments, and return its exit code.
+        """Run the command, and return its exit code.
 
         During ``run``, SIGINT raises KeyboardInterrupt; other signals raise ``terminated``.
         """
@@ -117,16 +112,16 @@ class _Signals:
         self._handle(self._came)
 
     def _end(self) -> None:
-        """Ignore all further signals, because little work remains."""
+        """Ignore further signals, because little work remains."""
         self._handle(self._signal.SIG_IGN)
         if hasattr(self._signal, "setitimer"):
             self._signal.signal(self._signal.SIGALRM, self._signal.SIG_IGN)
 
     def _leave(self) -> None:
-        """Exit the process with the command's exit code; atexit calls this function last.
+        """Exit with the command's exit code; atexit calls this last.
 
-        ``os._exit`` saves the time in which Python unloads modules, a tenth of a short command. It
-        also prevents that Python ends itself by SIGINT after a Ctrl-C has passed through ``exec``.
+        ``os._exit`` saves the unloading of modules, a tenth of a short command. It also keeps
+        Python from ending itself by SIGINT after a Ctrl-C has passed through ``exec``.
         """
         if self._exit_code is not None:
             for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -158,7 +153,7 @@ class _Signals:
             self._signal.setitimer(self._signal.ITIMER_REAL, _SOON_S)
 
     def _unraisable(self, lost: Any) -> None:
-        """Raise a signal's exception again soon if a finalizer lost it; report other exceptions."""
+        """Raise a signal's exception again soon if a finalizer lost it."""
         if self.number and issubclass(lost.exc_type, (KeyboardInterrupt, self._terminated)):
             self._raised_s = -_PATIENCE_S
             self._try_soon()
@@ -166,7 +161,7 @@ class _Signals:
             sys.__unraisablehook__(lost)
 
     def _uncaught(self, *error: Any) -> None:
-        """Print the traceback of an uncaught exception, unless a signal is ending the process."""
+        """Print a traceback, unless a signal is ending the process."""
         from lstmprof.base import streams
 
         if not self.number:
@@ -190,10 +185,9 @@ def _end_at_once(number: int) -> NoReturn:
 
 
 def _has_output() -> bool:
-    """Return whether standard output is open; print an error if it is not.
+    """Return whether standard output is open, or print an error.
 
-    If a descriptor from 0 to 2 is closed, open it on /dev/null; otherwise the next opened file
-    would get this descriptor.
+    Closed descriptors from 0 to 2 become /dev/null; otherwise the next opened file would get one.
     """
     has_output = sys.stdout is not None
     for descriptor in range(3):

@@ -1,6 +1,6 @@
 """The command line: the group of all commands, and the place where errors become exit codes.
 
-This file imports only click; a command imports the libraries that it needs when it runs.
+This file imports only click; a command imports its libraries when it runs.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
-        """Import and return the command called ``name``.
-
-        Raises:
-            UsageError: no command has this name; the message suggests the nearest name.
-        """
+        """Import a command; an unknown name suggests the nearest one."""
         if name not in VERBS:
             raise unknown_name("command", name, VERBS)
         module = importlib.import_module(f"lstmprof.commands.{VERBS[name][0]}.{name}")
@@ -43,7 +39,7 @@ class Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each command with its one-sentence help, without importing the commands."""
+        """Write each command's help without importing it."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, sentence) for name, (_, sentence) in VERBS.items()])
 
@@ -63,7 +59,7 @@ def cli() -> None:
 
 
 class TerminatedError(BaseException):
-    """Raised when a signal, such as SIGTERM, ends the process, so that open work can clean up."""
+    """A signal, such as SIGTERM, ends the process; open work can clean up."""
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
         super().__init__(number)
@@ -71,7 +67,7 @@ class TerminatedError(BaseException):
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line with ``arguments``, and return the exit code."""
+    """Run the command line, and return the exit code."""
     with streams.guarded(), _warnings_printed():
         try:
             code = cli.main(arguments, prog_name="lstmprof", standalone_mode=False)
@@ -88,7 +84,7 @@ def run(arguments: list[str]) -> int:
 
 @contextmanager
 def _warnings_printed() -> Iterator[None]:
-    """Print lstmprof's CacheWarnings like errors: one line, without file and line of the code."""
+    """Print lstmprof's CacheWarnings in one line, like errors."""
     with warnings.catch_warnings():
         others = warnings.showwarning
 
@@ -105,7 +101,7 @@ def _warnings_printed() -> Iterator[None]:
 
 
 def _exit_code_of(error: BaseException) -> int:
-    """Print ``error`` and return its exit code; raise an ``error`` that is a bug in lstmprof."""
+    """Print an error and return its exit code; raise what is a bug in lstmprof."""
     if isinstance(error, LstmprofError):
         return _refused(str(error), error.exit_code)
     if isinstance(error, click.ClickException):
@@ -124,9 +120,9 @@ def _exit_code_of(error: BaseException) -> int:
 
 
 def _interrupted(stop: BaseException) -> str:
-    """Return the message of an interrupted command, with a note on what the command kept.
+    """Return the message of an interrupted command, with a note on what it kept.
 
-    The note may be on the exception's cause, because click wraps Ctrl-C in its own exception.
+    The note may be on the exception's cause, because click wraps Ctrl-C.
     """
     raised = (stop, stop.__cause__, stop.__context__)
     notes = [note for error in raised for note in getattr(error, "__notes__", ())]

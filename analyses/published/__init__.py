@@ -13,7 +13,7 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Study:
-    """A study's text; ``read`` says which part of it we use, and how exact its numbers are."""
+    """A study's text; ``read`` says what we took from it, and how exact its numbers are."""
 
     name: str
     title: str
@@ -81,7 +81,7 @@ KERNELS = Study(
 )
 STUDIES = (ASR, GLAMPLE, DEEPBENCH, IMDB, PTB, PTB_TEMPLATE, KERNELS)
 
-#: Folder of the ASR study's programs by network, and the program by implementation.
+#: The ASR study's programs, by network and implementation
 _ASR_FOLDERS = {
     "1x320-ce-short": "1x320-LSTM",
     "1x320-ce-long": "1x320-LSTM",
@@ -98,7 +98,7 @@ _ASR_PROGRAMS = {
 
 
 def asr_program(network: str, implementation: str) -> str:
-    """Return the command that runs the ASR study's own program, for what lstmprof cannot run."""
+    """Return the command that runs the ASR study's own program."""
     program = f"{_ASR_FOLDERS[network]}/bench_{_ASR_PROGRAMS[implementation]}.py"
     return (
         "git clone https://github.com/stefbraun/rnn_benchmarks && cd rnn_benchmarks && "
@@ -107,5 +107,4 @@ def asr_program(network: str, implementation: str) -> str:
 
 
 def rows(name: str) -> pd.DataFrame:
-    """Return the table ``name`` of a study."""
     return pd.read_csv(Path(__file__).with_name(f"{name}.csv"), dtype={"version": str})

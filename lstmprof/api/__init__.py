@@ -7,10 +7,8 @@
     diagnose, compare ─▶ Diagnosis     gate ─▶ Gate     recommend ─▶ Recommendation
     check ─▶ Document     table ─▶ PaperTable     sql, history ─▶ Table     report ─▶ an HTML file
 
-A function that takes runs also takes paths and URLs. A path or URL names the folder of a run, a
-folder of runs, a raw profile, a folder with one profile per rank, or a tar archive. Errors that a
-user can fix are ``LstmprofError``s. Their message is one line, which names the wrong argument or
-file.
+A function that takes runs also takes paths and URLs: of runs, folders of runs, profiles and tar
+archives. Errors that a user can fix are ``LstmprofError``s with a one-line message.
 """
 
 from lstmprof.api.captures import capture, recommend

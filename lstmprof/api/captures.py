@@ -44,33 +44,27 @@ def capture(
     progress: Progress = lambda line: None,
     **options: Any,
 ) -> Run:
-    """Time and profile one implementation, and return the run.
+    """Time and profile one implementation in new processes, and return the run.
 
-    By default, three processes (rounds) run one after another, and each one times and profiles. If
-    a capture is interrupted, repeat the call: it continues after the last complete round.
+    If a capture is interrupted, repeat the call: it continues after the last finished process.
 
     Args:
         implementation: a name from ``lstmprof list``, or your own file: ``"mymodel.py:build"``.
         workload: a name from ``lstmprof list workloads``, or a ``Workload``.
         out: folder in which the run's folder is created.
-        name: name of the run; by default ``implementation--workload--precision``, plus the options
-            that differ from their defaults.
-        rounds: number of processes. They run one after another, and the timed iterations are
-            divided among them. By default 3.
+        name: name of the run; by default ``implementation--workload--precision`` plus changed
+            options.
+        rounds: number of processes, which run one after another; by default 3.
         force: replace the run if a run with this name exists.
-        packages: packages that are installed, with their dependencies, into a new environment for
-            the capture: ``["torch==2.4.1"]``.
-        era: name of the environment for the capture, such as ``"torch-1.4.0"``: a tested
-            environment with an old framework. ``lstmprof list eras`` shows the names.
+        packages: packages to install into a new environment for the capture: ``["torch==2.4.1"]``.
+        era: environment with an old framework, such as ``"torch-1.4.0"`` (``lstmprof list eras``).
         progress: function that is called with each line of progress.
-        options: fields of ``CaptureRequest`` (``precision="amp-fp16"``, ``iterations=50`` …) and of
-            ``Workload`` (``time_steps=20``, ``batch=32`` …).
+        options: settings of the capture (``precision="amp-fp16"``, ``iterations=50`` …) and sizes
+            of the workload (``time_steps=20``, ``batch=32`` …).
 
     Raises:
-        UsageError: a name or an option is not valid, or the implementation does not support the
-            workload or an option.
-        CaptureError: a process failed, hung or ran out of memory, or the installed framework cannot
-            run the workload. No run is written.
+        UsageError: a name or an option is not valid, or the implementation does not support it.
+        CaptureError: the implementation failed, hung, ran out of memory or cannot run here.
         RunError: the run exists and ``force`` is False.
     """
     network = named(workload) if isinstance(workload, str) else workload
@@ -116,34 +110,29 @@ def recommend(
 ) -> Recommendation:
     """Measure implementations of a network on this machine, and rank them by speed.
 
-    Describe the network by ``like`` or by ``sizes``. Each implementation is first timed in a
-    process of its own (one round). Then the fastest implementations are timed in three more
-    rounds: at most eight, and none that takes more than twice as long as the fastest. The runs are
-    stored: if you repeat a call, nothing is measured again.
+    Give either ``like`` or ``sizes``. The runs are stored, so a repeated call measures nothing
+    again.
 
     Args:
-        like: run, or path of a run, whose network, device, precision and mode are used.
+        like: run, or path of a run, whose network and settings are used.
         implementations: names or patterns from ``lstmprof list``, or your own files.
         device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; by default the device of
-            ``like``, or ``"auto"`` without ``like``.
+            ``like``, or ``"auto"``.
         precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``; by default the
             precision of ``like``, or ``"fp32"``.
         mode: ``"train"`` or ``"forward"``; by default the mode of ``like``, or ``"train"``.
-        threads: number of CPU threads. The default on a CPU is the number that ``like`` used, or 1
-            without ``like``. The default on a GPU is the number of available CPUs.
-        quick: stop after the first round.
-        minutes: number of minutes after which no new measurement starts; a running measurement
-            finishes.
+        threads: number of CPU threads; by default as many as ``like`` used, or 1 on a CPU.
+        quick: time each implementation once. By default, the fastest are timed three more times.
+        minutes: number of minutes after which no new measurement starts.
         out: folder for the runs; by default a folder in lstmprof's cache.
         force: measure again even if the runs exist.
         progress: function that is called with each line of progress.
-        sizes: fields of ``Workload``: ``hidden=512``, ``batch=32``, ``time_steps=100`` …. Fields
-            that you omit have the values of the workload ``1x320-ce-short`` (one layer of 320
-            units).
+        sizes: sizes of the network: ``hidden=512``, ``batch=32``, ``time_steps=100`` …. Sizes that
+            you omit are those of the workload ``1x320-ce-short`` (one layer of 320 units).
 
     Raises:
-        UsageError: neither ``like`` nor ``sizes`` is given, or both are; a name is not valid; or no
-            implementation runs on this machine.
+        UsageError: ``like`` and ``sizes`` are both given or both missing, a name is not valid, or
+            no implementation runs on this machine.
         RunError: no implementation could be measured.
     """
     for size in sizes:

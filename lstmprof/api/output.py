@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class PaperTable:
-    """A table for a paper; ``lp.table`` returns it.
-
-    Each cell shows one run. Each row and each column stands for a value of a property of the runs
-    (implementation, workload, precision …). ``repr`` is the table in Markdown. ``grid`` contains
-    the cells and the caption.
-    """
+    """A table for a paper, with one run per cell; ``lp.table`` returns it."""
 
     grid: Grid
 
@@ -52,8 +47,7 @@ class PaperTable:
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one row per table row.
 
-        If the cells of a column have several numbers, such as ``12.3 ± 0.4``, the DataFrame has
-        one column per number. If a cell has no run, its numbers are missing (NaN).
+        A column with two numbers per cell, such as ``12.3 ± 0.4``, becomes two columns.
         """
         import pandas
 
@@ -74,29 +68,21 @@ def table(
     columns: str | Sequence[str] = "workload",
     value: str | Sequence[str] = DEFAULT_VALUE,
 ) -> PaperTable:
-    """Return a table for a paper, one cell per run.
+    """Return a table for a paper, with one run per cell.
 
-    The properties of a run, such as its implementation and its workload, select the row and the
-    column of its cell. Runs are comparable if their workload, device and other settings are equal
-    (see ``report``). The fastest of several comparable runs is bold. Another of these runs is bold,
-    too, if the 95 % interval of its clean step overlaps the interval of the fastest run. Runs
-    without timings are skipped.
+    The fastest of the comparable runs is bold.
 
     Args:
-        runs: runs or paths.
-        rows: properties that select the row, such as ``"implementation"`` or ``["implementation",
-            "hidden"]``; by default the implementation. If several runs fall into one cell, their
-            row is split by properties in which these runs differ.
-        columns: properties that select the column.
-        value: content of a cell: ``"step ± interval"`` (clean step, see ``Run.step_ms``, ± half of
-            its 95 % interval), ``"step"`` (clean step alone), ``"median"`` or ``"mean ± std"`` (of
-            the timed iterations), ``"slowdown"`` (clean step divided by the clean step of the
-            fastest comparable run), ``"samples/s"`` or ``"first step"`` (time of the first step).
-            Join several of these by commas.
+        runs: runs or paths. Runs without timings are skipped.
+        rows: properties that label the rows, such as ``"implementation"`` (the default) or
+            ``["implementation", "hidden"]``.
+        columns: properties that label the columns.
+        value: numbers in a cell, separated by commas: ``"step ± interval"`` (clean step with its 95
+            % interval), ``"step"``, ``"median"``, ``"mean ± std"``, ``"slowdown"`` (compared with
+            the fastest comparable run), ``"samples/s"`` or ``"first step"``.
 
     Raises:
-        UsageError: a name is not valid, no run was timed, or two runs cannot have separate cells
-            because their properties are equal.
+        UsageError: a name is not valid, no run was timed, or two runs fall into one cell.
     """
     breakdowns = [run.breakdown for run in runs_of(runs)]
     row_names = None if rows is None else _joined(rows)
@@ -109,9 +95,9 @@ def _joined(names: str | Sequence[str]) -> str:
 
 @in_python
 def sql(query: str, runs: Runs) -> Table:
-    """Run one SELECT in DuckDB's SQL over the tables of ``runs``, and return the result.
+    """Run a SELECT in DuckDB's SQL over the tables of ``runs``, and return the result.
 
-    Each table has the rows of all runs; its first column ``run`` is the name of the run.
+    Each table has the rows of all runs. Its first column ``run`` is the name of the run.
     docs/tables.md lists the tables and columns.
 
     Raises:
@@ -131,20 +117,20 @@ def report(
     across: Collection[str] = (),
     force: bool = False,
 ) -> Path:
-    """Write an HTML report about ``runs`` to the file ``out``, and return the path of the file.
+    """Write an HTML report about ``runs``, and return its path.
 
     Args:
         runs: runs or paths.
         out: file to write.
         title: title of the page; by default the names of the runs and the workload.
-        across: settings in which compared runs may differ, such as ``["threads"]``. By default,
-            only runs with equal workload, precision, mode, device, threads and seed are compared.
+        across: settings in which compared runs may differ, such as ``["threads"]``; see
+            ``diagnose``.
         force: replace the file if it exists.
 
     Raises:
-        UsageError: ``across`` contains a name that is not one of these settings.
-        RunError: ``out`` exists and ``force`` is False, ``out`` cannot be written, or no profile
-            has events.
+        UsageError: ``across`` contains an unknown setting.
+        RunError: the file exists and ``force`` is False, or cannot be written, or no profile has
+            events.
     """
     refuse(Path(out), force=force)
     names = (across,) if isinstance(across, str) else across
@@ -154,10 +140,9 @@ def report(
 
 
 class Charts:
-    """Functions that draw one chart of a report each, such as ``lp.charts.ledger("traces/")``.
+    """Functions that each draw one chart of a report, such as ``lp.charts.ledger("traces/")``.
 
-    ``dir(lp.charts)`` lists the functions. Each of them takes ``runs`` (runs or paths) and
-    ``across``, as ``lp.report`` does, and returns an Altair chart.
+    ``dir(lp.charts)`` lists the functions. Each takes runs or paths, and returns an Altair chart.
     """
 
     def __dir__(self) -> list[str]:

@@ -46,12 +46,7 @@ FILES = {"events": EVENTS, "iterations": ITERATIONS, "samples": SAMPLES, "counte
 
 
 class Run:
-    """A captured run, or a profile that another tool recorded; ``lp.read`` returns it.
-
-    ``step_range`` is a regular expression. A range on the CPU (``record_function``, NVTX) is a step
-    if its name matches. If ``step_range`` is None, the profile's own step markers, such as
-    ``ProfilerStep#3``, are used.
-    """
+    """A run or a profile that was read; ``lp.read`` returns it."""
 
     def __init__(self, stored: StoredRun, step_range: str | None = None) -> None:
         self.stored = stored
@@ -59,7 +54,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return ``name`` of run.json, or the name of the run's folder if run.json has no name."""
+        """Return the name of the run."""
         return self.stored.name
 
     @property
@@ -69,24 +64,20 @@ class Run:
 
     @property
     def info(self) -> RunInfo:
-        """Return the content of run.json: workload, device, versions and settings.
+        """Return what ran: workload, device, versions and settings.
 
-        Fields that run.json lacks are None. docs/tables.md lists the fields.
+        Unknown fields are None. docs/tables.md lists the fields.
         """
         return self.stored.info
 
     @functools.cached_property
     @in_python
     def breakdown(self) -> Breakdown:
-        """Return where the time of the run's steps goes: a breakdown by kernel, by op and so on.
-
-        The breakdown also contains statistics of the iterations that were timed without a
-        profiler, and the clean step (see ``step_ms``).
+        """Return where the time of the run's steps goes.
 
         Raises:
             RunError: a file of the run is missing or damaged.
-            UsageError: the run's ``step_range`` is not a regular expression or matches no range on
-                the CPU.
+            UsageError: ``step_range`` is not a regular expression or matches no range on the CPU.
         """
         return break_down(
             self.stored, self.step_range, (*USUAL_TABLES, "launch_gaps", "casts", "collectives")
@@ -97,9 +88,6 @@ class Run:
     def step_profile(self) -> StepProfile:
         """Return the step that ``lp.diagnose`` explains, divided into busy time and idle time.
 
-        This is the clean step (see ``step_ms``) on the rank and device that ``lp.diagnose`` chooses
-        by default.
-
         Raises:
             RunError: the profile has no events, or a file of the run is missing or damaged.
         """
@@ -108,12 +96,10 @@ class Run:
     @property
     @in_python
     def step_ms(self) -> float | None:
-        """Return the length of the clean step in ms, or None if the profile has no step markers.
+        """Return the time of the clean step in ms, or None if the profile has no step markers.
 
-        The clean step is the time that a step takes without disturbances by other processes and
-        without profiler overhead (docs/ledger.md). If the profile has too few steps or too many
-        events to estimate the clean step, return the mean of the profiled steps instead, which
-        includes disturbances and overhead.
+        The clean step is the time of a step without profiler overhead and without disturbances by
+        other processes. If it cannot be estimated, return the mean of the profiled steps.
 
         Raises:
             RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -122,24 +108,19 @@ class Run:
         return profile.length_ns / 1e6 if profile.marked else None
 
     def ledger(self) -> Table:
-        """Return the table ``ledger``: what the time of each step on each device consists of.
+        """Return a table of each step's busy time by category, and of its idle time by cause.
 
-        Busy time is divided by category (matmul, copy …), idle time by cause (launch, Python …).
         The parts of a step sum to its length.
         """
         return self.table("ledger")
 
     @in_python
     def table(self, name: str) -> Table:
-        """Return a table of the run; docs/tables.md describes the columns.
-
-        The table is empty if the run has no data for it.
+        """Return a table of the run; it is empty if the run has no data for it.
 
         Args:
-            name: name of the table. The tables of ``lstmprof breakdown --table``, such as
-                ``"kernels"``, ``"ops"`` or ``"timings"``, are computed from the run. The tables
-                ``"events"``, ``"iterations"``, ``"samples"`` and ``"counters"`` are files of the
-                run.
+            name: name of the table, such as ``"kernels"``, ``"ops"``, ``"timings"`` or
+                ``"events"``. docs/tables.md lists all tables and their columns.
 
         Raises:
             UsageError: no table has this name.
@@ -171,7 +152,7 @@ class Run:
     def timings(self) -> Timings | None:
         """Return statistics of the iterations that were timed without a profiler.
 
-        Return None if no iteration was timed, as in a profile from another tool.
+        Return None for a profile from another tool, which has no timed iterations.
         """
         return self.breakdown.timings
 
@@ -183,27 +164,26 @@ class Run:
         gemm_at_roofline: bool = False,
         form: str | None = None,
     ) -> Prediction:
-        """Predict the length of the step after one change, and return the prediction.
+        """Predict the length of the step after one change.
 
-        Each argument is a change; give exactly one. ``saved_ns`` of the result is the time in ns
+        Each argument describes a change; give exactly one. ``saved_ns`` of the result is the time
         that the change saves per step.
 
         Args:
-            without: cost to remove: ``"launch"`` (launch calls and latency), ``"casts"``
-                (conversions of data types), ``"syncs"`` (waits for the device), ``"copies"`` (copy
-                ops, except copies that autograd makes for gradients), ``"python"`` (Python code),
-                ``"dispatch"`` (ops that only call other ops), ``"backward-copies"`` (copies that
-                autograd makes for gradients), ``"zero-fills"`` (filling tensors with zeros) or
-                ``"slice-backward"`` (adding up the gradients of slices ``x[t]``).
-            gemm_at_roofline: True assumes that every matmul runs at the measured peak rates of the
+            without: cost to remove: ``"launch"`` (launches of kernels), ``"casts"`` (dtype
+                conversions), ``"syncs"`` (waits for the device), ``"copies"`` (copies of tensors),
+                ``"python"`` (Python code), ``"dispatch"`` (time that the framework needs to call
+                ops), ``"backward-copies"`` (copies that autograd makes), ``"zero-fills"`` (filling
+                tensors with zeros) or ``"slice-backward"`` (adding up the gradients of slices
+                ``x[t]``).
+            gemm_at_roofline: True predicts the step with every matmul at the peak rates of the
                 device.
-            form: ``"layer"`` assumes that each recurrent layer runs as one op, like ``nn.LSTM``;
-                ``"compiled"`` assumes that the step runs as compiled code.
+            form: ``"layer"`` predicts the step with each recurrent layer as one op, like
+                ``nn.LSTM``; ``"compiled"`` predicts the step as compiled code.
 
         Raises:
             UsageError: not exactly one change is given, a name is not valid, or the run lacks the
-                data for the change (the device's peak rates, the matmuls' shapes, or the network's
-                sizes).
+                data for the prediction.
             RunError: the profile has no events, or a file of the run is missing or damaged.
         """
         if (without is not None) + gemm_at_roofline + (form is not None) != 1:
@@ -221,10 +201,10 @@ class Run:
 
     @in_python
     def to_perfetto(self, path: Target, *, force: bool = False) -> Path:
-        """Write the run as a trace for ui.perfetto.dev to the file ``path``, and return ``path``.
+        """Write the run as a trace for ui.perfetto.dev, and return the path of the file.
 
         Raises:
-            RunError: ``path`` exists and ``force`` is False, or ``path`` cannot be written.
+            RunError: the file exists and ``force`` is False, or cannot be written.
         """
         from lstmprof.export import perfetto
 
@@ -256,20 +236,19 @@ Runs = Run | Target | Iterable[Run | Target]
 
 @in_python
 def read(target: Target, *, step_range: str | None = None) -> Run:
-    """Read the run or profile at ``target``, and return it as a run.
+    """Read one run or one profile.
 
-    A raw profile is converted to a run in lstmprof's cache; the folder of the profile is not
-    changed.
+    A profile is converted to a run in lstmprof's cache.
 
     Args:
-        target: path or URL of a run's folder, a raw profile, a folder with one profile per rank, or
-            a tar archive.
-        step_range: regular expression for the names of the ranges on the CPU (``record_function``,
-            NVTX) that are the steps; by default, the profile's step markers are used.
+        target: path or URL of a run, a profile, a folder with one profile per rank, or a tar
+            archive.
+        step_range: regular expression for the names of the ranges (``record_function``, NVTX) that
+            are the steps; by default, the profile's step markers are used.
 
     Raises:
         ProfileError: ``target`` does not exist, or cannot be read as a profile.
-        RunError: the run is damaged, or none of several profiles can be read.
+        RunError: the run is damaged, or no profile in the folder can be read.
         UsageError: ``target`` contains several runs.
     """
     runs = read_all(target, step_range=step_range)
@@ -280,20 +259,17 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
 
 @in_python
 def read_all(*targets: Target | Iterable[Target], step_range: str | None = None) -> list[Run]:
-    """Read all runs and profiles at ``targets``, and return the runs in the order of the targets.
+    """Read all runs and profiles at ``targets``.
 
-    A run or profile that cannot be read is skipped with a ``LeftOutWarning`` if at least one other
-    can be read. Files of unknown formats are skipped without a warning.
+    If some of several profiles cannot be read, they are skipped with a ``LeftOutWarning``.
 
     Args:
-        targets: paths and URLs, or lists of paths and URLs; a folder stands for all runs in it.
-        step_range: regular expression for the names of the ranges on the CPU (``record_function``,
-            NVTX) that are the steps; by default, each profile's step markers are used.
+        targets: paths and URLs, or lists of them; a folder stands for all runs in it.
+        step_range: regular expression for the names of the ranges that are the steps; see ``read``.
 
     Raises:
-        ProfileError: there is one target, and it does not exist or cannot be read as a profile.
-        RunError: there is one target, and it is a damaged run; or there are several runs and
-            profiles, and none can be read.
+        ProfileError: the only target does not exist or is not a profile.
+        RunError: the only target is a damaged run, or none of several profiles can be read.
         UsageError: no target is given, or a target is neither a path nor a URL.
     """
     words = [word for target in targets for word in _words(target)]
@@ -317,10 +293,10 @@ def _words(target: Any) -> list[Target]:
 
 @in_python
 def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> list[Run]:
-    """Read the raw profiles at ``target``, write each profile as a run, and return the runs.
+    """Convert the profiles at ``target`` to runs in the folder ``out``, and return the runs.
 
-    The profiles of all ranks of a job become one run. If ``out`` already contains the run of a
-    profile, and the profile has not changed since this run was written, this run is returned.
+    The profiles of all ranks of a job become one run. Profiles that were converted before are not
+    converted again.
 
     Args:
         target: path or URL of a profile, a folder of profiles or a tar archive.
@@ -329,8 +305,7 @@ def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> li
 
     Raises:
         ProfileError: a profile cannot be read.
-        RunError: ``out`` contains a run with the same name that was made from another profile, and
-            ``force`` is False.
+        RunError: a run with the same name but from another profile exists, and ``force`` is False.
     """
     done = ingest_profiles(target, Path(out), force=force)
     for error in (*done.errors, *(() if done.runs else done.foreign)):
@@ -339,7 +314,7 @@ def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> li
 
 
 def runs_of(given: Runs) -> list[Run]:
-    """Return the runs in ``given``, and the runs at the paths and URLs in it, as one list.
+    """Return the given runs, and the runs at the given paths and URLs, as one list.
 
     Raises:
         UsageError: an element is neither a run, a path nor a URL.
@@ -354,11 +329,7 @@ def runs_of(given: Runs) -> list[Run]:
 
 
 def step_profiles_of(given: Runs) -> list[StepProfile]:
-    """Return ``Run.step_profile`` of each run in ``given``.
-
-    ``given`` is runs or paths, or ``"baseline:NAME"``, which stands for the runs that ``lstmprof
-    compare --save-baseline NAME`` saved.
-    """
+    """Return the step profile of each given run, path or saved baseline (``"baseline:NAME"``)."""
     if isinstance(given, str):
         given = cache.resolve_baseline(given)
     return [run.step_profile for run in runs_of(given)]

@@ -52,11 +52,7 @@ VERDICTS = (
 
 
 class Diagnoses(tuple[Diagnosis, ...]):
-    """A tuple of diagnoses; ``lp.diagnose`` returns it for several runs.
-
-    ``repr`` shows every diagnosis in full if there are at most three. If there are more, it shows
-    one line per diagnosis, and at most 30 lines.
-    """
+    """A tuple of diagnoses; ``lp.diagnose`` returns it for several runs."""
 
     __slots__ = ()
 
@@ -155,29 +151,24 @@ def diagnose(
 ) -> Diagnosis | Diagnoses:
     """Return why runs are slow, and what to change.
 
-    - ``diagnose(run)`` returns a ``Diagnosis``: what takes the time of the run's step.
-    - ``diagnose(a, b)`` returns a ``Diagnosis``: why the slower run is slower.
-    - ``diagnose(a, b, c)`` returns ``Diagnoses``: why every run but the fastest is slower.
-    - ``diagnose("traces/")`` and ``diagnose([a, b, c])`` return ``Diagnoses``. Each run is compared
-      with the fastest comparable run; the run with the largest slowdown comes first. A run without
-      a comparable run is diagnosed on its own.
+    - ``diagnose(run)`` says what takes the time of a step of the run.
+    - ``diagnose(a, b)`` says why the slower run is slower.
+    - ``diagnose(a, b, c)`` says why each run is slower than the fastest run.
+    - ``diagnose("traces/")`` or ``diagnose([a, b, c])`` compares each run with the fastest run that
+      has the same workload and settings.
 
-    If ``diagnose`` makes only one diagnosis of the runs at a path, it returns this ``Diagnosis``
-    instead of ``Diagnoses``.
+    The result is a ``Diagnosis``, or a tuple of them (``Diagnoses``) for several runs.
 
     Args:
-        runs: runs or paths. If the runs are not comparable, ``diagnose(a, b)`` and ``diagnose(a, b,
-            c)`` raise an error, while ``diagnose([a, b])`` diagnoses each run on its own.
-        across: settings in which compared runs may differ, such as ``["threads"]``. By default,
-            only runs with equal workload, precision, mode, device, threads and seed are comparable.
-        rank: rank to diagnose; by default the rank for which the other ranks wait in collectives,
-            or the first rank if there is no such rank.
-        device: number of the device of that rank; by default the busiest device.
+        runs: runs or paths.
+        across: settings in which compared runs may differ, such as ``["threads"]``. By default, the
+            workload, precision, mode, device, threads and seed must be equal.
+        rank: rank to diagnose; by default the rank for which the other ranks wait.
+        device: number of the device of this rank; by default the busiest device.
 
     Raises:
-        UsageError: no run is given, ``across`` contains a name that is not one of these settings,
-            runs that are separate arguments differ in a setting that is not in ``across``, or a run
-            has no such rank or device.
+        UsageError: no run is given, a setting, rank or device does not exist, or ``a``, ``b`` and
+            ``c`` are not comparable.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     if not runs:
@@ -206,15 +197,14 @@ def compare(
     rank: int | None = None,
     device: int | None = None,
 ) -> Diagnosis:
-    """Compare two runs, and return why the slower run is slower.
+    """Return why the slower of two runs is slower.
 
     Args:
         one: a run or its path.
         other: the other run or its path.
-        across: settings in which the two runs may differ, such as ``["threads"]``; see
-            ``diagnose``.
+        across: settings in which the runs may differ, such as ``["threads"]``; see ``diagnose``.
         rank: rank to compare; see ``diagnose`` for the default.
-        device: number of the device of that rank; see ``diagnose`` for the default.
+        device: number of the device of this rank; see ``diagnose`` for the default.
 
     Raises:
         UsageError: the runs differ in a setting that is not in ``across``, a path contains several
@@ -231,26 +221,22 @@ def compare(
 
 @in_python
 def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[str] = ()) -> Gate:
-    """Compare new runs with base runs, and return the result of the check, as for CI.
+    """Check whether new runs are slower than base runs, for example in CI.
 
-    Each new run is compared with the base run of the same name. If there is none, the new run is
-    compared with the base run of the same implementation and settings. If ``base`` and ``new`` are
-    one run each, these two runs are compared, even if their names differ. ``state`` of the result
-    is ``"pass"``, ``"fail"`` or ``"inconclusive"``; ``verdicts`` of the result has one entry per
-    compared pair of runs.
+    A new run is compared with the base run of the same name or, if there is none, of the same
+    implementation. ``state`` of the result is ``"pass"``, ``"fail"`` or ``"inconclusive"``.
 
     Args:
-        base: runs or paths; ``"baseline:NAME"`` stands for the runs that
-            ``lstmprof compare --save-baseline NAME`` saved.
+        base: runs or paths, or ``"baseline:NAME"`` for a saved baseline (``lstmprof compare
+            --save-baseline NAME``).
         new: runs or paths.
         fail_if: condition under which the check fails: ``"slower > 3 %"`` (the default), ``"faster
-            > 20 %"`` or ``"step > 12 ms"``, or several of these joined by ``or``.
-        across: settings in which the two runs of a pair may differ, such as ``["threads"]``; see
-            ``diagnose``.
+            > 20 %"`` or ``"step > 12 ms"``. Join several conditions by ``or``.
+        across: settings in which the compared runs may differ, such as ``["threads"]``.
 
     Raises:
-        UsageError: ``fail_if`` cannot be parsed, no new run has a comparable base run, the runs of
-            a pair differ in a setting that is not in ``across``, or no baseline is called NAME.
+        UsageError: ``fail_if`` is not valid, no new run has a comparable base run, or no baseline
+            is called NAME.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     parsed = limits(fail_if)
@@ -259,10 +245,10 @@ def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[st
 
 @in_python
 def history(runs: Runs) -> Table:
-    """Return a table that shows how the step time of each implementation changed over time.
+    """Return a table of the step times over time: one row per run, the oldest run first.
 
-    The table has one row per run. Runs of the same implementation, workload and settings form a
-    group, with the oldest run first. docs/history.md describes the columns.
+    Runs with the same implementation, workload and settings are grouped. docs/history.md describes
+    the columns.
 
     Raises:
         RunError: a profile has no events, or a file of a run is missing or damaged.
@@ -272,12 +258,10 @@ def history(runs: Runs) -> Table:
 
 @in_python
 def check(runs: Runs) -> Document:
-    """Check whether profiles are complete, and whether recording slowed their steps down.
+    """Check whether profiles are complete, and whether recording slowed the steps down.
 
-    ``runs`` of the result has one entry per run. ``state`` of an entry is ``"ok"``, ``"warn"`` or
-    ``"fail"``. ``rows`` of an entry has one row per check and rank. ``record_with`` of an entry
-    names the sections of docs/recording.md that say how to record the missing data. The result's
-    ``to_pandas()`` returns the rows of all runs as one DataFrame.
+    ``runs`` of the result has one entry per run; its ``state`` is ``"ok"``, ``"warn"`` or
+    ``"fail"``. ``to_pandas()`` of the result returns all checks as a DataFrame.
 
     Raises:
         RunError: a file of a run is missing or damaged.

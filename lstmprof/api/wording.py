@@ -78,7 +78,7 @@ def _argument(part: re.Match[str]) -> str:
 
 
 def in_python(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
-    """Wrap ``function`` so that its errors name ``force=True`` where the CLI names ``--force``."""
+    """Wrap ``function`` so that its errors name API arguments instead of command-line options."""
 
     @functools.wraps(function)
     def call(*given: _Given.args, **named: _Given.kwargs) -> _Returned:

@@ -24,7 +24,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from typing import Any
 
-#: A message does not print a list of more names than this; it refers to ``lstmprof list``.
+#: A message lists at most this many names, or else refers to ``lstmprof list``.
 MOST_LISTED = 24
 
 
@@ -42,11 +42,10 @@ class LstmprofError(Exception):
         super().__init__("; ".join(part for part in (self.fault, self.next_step) if part))
 
     def reword(self, words: Callable[[str], str]) -> None:
-        """Apply the function ``words`` to the texts of the fault and of the next step."""
+        """Change the wording of the fault and of the next step."""
         LstmprofError.__init__(self, words(self.fault), words(self.next_step))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what ``pickle`` needs to send the error to another process."""
         return _unpickled, (type(self), self.fault, self.next_step)
 
 
@@ -93,44 +92,44 @@ class UsageError(LstmprofError):
     exit_code = 2
 
 
-#: Protocol of a URL -> the extra of lstmprof (``pip install 'lstmprof[s3]'``) that supports it.
+#: Protocol of a URL -> the extra of lstmprof (``pip install 'lstmprof[s3]'``) for it.
 _EXTRAS = {
     **{"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"},
     **{"az": "azure", "abfs": "azure", "abfss": "azure"},
 }
 
 
-#: The next step if this user may not read a file or folder.
+#: What to do if a file or folder may not be read.
 PERMISSIONS = "check its permissions"
 
 
 def is_readable_folder(path: str | os.PathLike[str]) -> bool:
-    """Return whether this user may list ``path`` and read its entries."""
+    """Return whether this user may list a folder and read its entries."""
     return os.access(path, os.R_OK | os.X_OK)
 
 
-#: Endings of names of options and variables whose values are secrets.
+#: Endings of names of options and variables with secret values.
 _SECRET = re.compile(
     r"(?:token|secret(?:[-_]access)?(?:[-_]key)?|passw(?:or)?d|passphrase|api[-_]?key"
     r"|access[-_]?key(?:[-_]id)?|credentials?)\Z",
     re.IGNORECASE,
 )
 _USER_OF_URL = re.compile(r"://[^/@?#\s]*@")
-#: The query of a URL within a text, without punctuation that ends the sentence.
+#: The query of a URL in a text, without punctuation at the end of a sentence.
 _QUERY_OF_URL = re.compile(r"(://[^\s?'\"]{0,2048}\?)[^\s'\")]*[^\s'\"):;,.]")
 #: Beginnings of tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS.
 _TOKEN = re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA)[\w-]{8,}")
 
 
 def without_url_secrets(text: str) -> str:
-    """Return ``text`` with user names, passwords and queries of URLs replaced by ``***``."""
+    """Replace user names, passwords and queries of URLs by ``***``."""
     if "://" not in text:
         return text
     return _QUERY_OF_URL.sub(r"\1***", _USER_OF_URL.sub("://***@", text))
 
 
 def without_secrets(word: str) -> str:
-    """Return ``word``, one word of a command line, with its secrets replaced by ``***``.
+    """Replace secrets in a word of a command line by ``***``.
 
     Secrets are tokens, values of options such as ``password=…``, and the user and query of a URL.
     """
@@ -144,7 +143,7 @@ def without_secrets(word: str) -> str:
 
 
 def command_line(words: Iterable[str]) -> str:
-    """Return ``words`` as one command line, quoted for a shell, with secrets replaced."""
+    """Quote words as a command line for a shell, without secrets."""
     masked, is_secret = [], False
     for word in words:
         masked.append("***" if is_secret and not word.startswith("-") else without_secrets(word))
@@ -158,10 +157,10 @@ def is_url(word: object) -> bool:
 
 
 def url_fault(url: str, error: Exception) -> tuple[str, str]:
-    """Return why ``url`` cannot be opened, according to ``error``, and what the user can do."""
+    """Return why a URL cannot be opened, and what the user can do."""
     reason = str(error) or type(error).__name__
     _, mark, query = url.partition("?")
-    if query:  # may be a secret key; error messages may repeat it without the protocol
+    if query:  # may be a secret key, which error messages may repeat without the protocol
         reason = reason.replace(mark + query, "?***")
     extra = _EXTRAS.get(url.partition("://")[0].lower())
     if isinstance(error, ImportError) and extra:
@@ -188,7 +187,7 @@ _NEXT_STEPS = {
 
 
 def system_error(fault: OSError) -> LstmprofError:
-    """Convert ``fault`` to lstmprof's error; the message names the file if it is known."""
+    """Convert to lstmprof's error, which names the file if it is known."""
     reason = fault.strerror or str(fault) or type(fault).__name__
     if fault.errno == errno.ENOENT and fault.filename is None and not _has_folder():
         return LstmprofError("the current folder was deleted", "change to another folder")
@@ -197,7 +196,7 @@ def system_error(fault: OSError) -> LstmprofError:
 
 
 def next_step_of(fault: OSError, otherwise: str) -> str:
-    """Return what the user can do about ``fault``; ``otherwise`` if ``_NEXT_STEPS`` lacks it."""
+    """Return what the user can do about a system error."""
     return _NEXT_STEPS.get(fault.errno or 0, otherwise)
 
 
@@ -210,7 +209,7 @@ def _has_folder() -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` without line breaks and control characters, so that it cannot fake output.
+    """Remove line breaks and control characters, so that a text cannot fake output.
 
     Bytes that are not valid text, as in some file names, become U+FFFD.
     """
@@ -226,10 +225,10 @@ def _one_line(character: str) -> str:
 def unknown_name(
     kind: str, name: str, choices: Iterable[str], *, shown_by: str = "lstmprof list"
 ) -> UsageError:
-    """Return the error for a ``name`` that is not in ``choices``; it suggests the nearest choice.
+    """Make the error for an unknown name; it suggests the nearest one.
 
-    ``kind`` is the noun before the name, such as "workload". If no choice is near and there are too
-    many to list, the message refers to the command ``shown_by``.
+    ``kind`` is the noun before the name, such as "workload". ``shown_by`` is a command that lists
+    all names.
     """
     names = list(choices)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""Names that users can give as arguments; each list is defined only here, in display order.
+"""Names that users can give as arguments, in display order.
 
 Help and shell completion import this file, which imports nothing.
 """
@@ -25,35 +25,34 @@ TABLES = (
     "memory",
     "witness",
 )
-#: Levels of detail of a flame graph's stacks: nn.Modules, Python frames, or only ranges and ops.
+#: Levels of detail of a flame graph: nn.Modules, Python frames, or only ranges and ops.
 STACKS = ("modules", "python", "ops")
 #: Lists that ``lstmprof list`` can print.
 LISTED = ("implementations", "workloads", "systems", "eras")
 #: Tables that ``breakdown`` prints by default.
 USUAL_TABLES = ("ledger", "kernels")
-#: Steps that ``breakdown`` can show: the clean step (without disturbances) or the profiled steps.
+#: The clean step (without disturbances) or the profiled steps.
 STEPS = ("clean", "profiled")
-#: Parts of the output of ``diagnose`` that are printed on request.
+#: Parts of ``diagnose`` that are printed on request.
 DETAILS = ("evidence", "waterfall", "roofline", "warnings")
-#: Settings in which compared runs must be equal, unless ``--across`` names the setting
-#: (``runs.metadata.condition``).
+#: Settings in which compared runs must be equal, unless ``--across`` names the setting.
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
-#: Default of ``--fail-if``: ``compare`` and ``gate`` fail if this condition is true.
+#: Default of ``--fail-if``: ``compare`` and ``gate`` fail if it is true.
 FAIL_IF = "slower > 3 %"
-#: Causes of time that ``diagnose --without`` can remove to predict the step's time
+#: Causes of time that ``diagnose --without`` removes to predict the step's time
 #: (``breakdown.replay.changes``).
 CHANGES = (
     *("launch", "casts", "syncs", "copies", "python", "dispatch"),
     *("backward-copies", "zero-fills", "slice-backward"),
 )
-#: Ways to compute the recurrent layers whose step time ``breakdown.replay.changes`` can predict.
+#: Ways to compute recurrent layers whose step time can be predicted (``breakdown.replay.changes``).
 FORMS = ("layer", "compiled")
-#: Frameworks whose name in text differs from their name in run.json.
+#: Frameworks with another name in text than in run.json.
 FRAMEWORK_NAMES = {
     **{"torch": "PyTorch", "tensorflow": "TensorFlow", "tensorflow1": "TensorFlow 1"},
     **{"jax": "JAX", "pytensor": "PyTensor", "theano": "Theano"},
 }
-#: Name of a part of the breakdown in tables and files -> its name in text and charts, if different.
+#: A part of the breakdown -> its name in text and charts, if different.
 PART_WORDS = {
     "pointwise": "elementwise",
     "rnn": "recurrent layer",

@@ -9,30 +9,26 @@ from collections.abc import Iterable, Sequence
 from lstmprof.base.errors import one_line
 
 UNKNOWN = "–"
-#: Default limit, in characters, for the names that ``shown_name`` returns.
+#: Default length of the names that ``shown_name`` returns.
 MOST_SHOWN = 400
-#: Parts that many kernel names have in common: the return type, PyTorch's namespaces, anonymous
-#: namespaces.
+#: What many kernel names have in common: return type, PyTorch's and anonymous namespaces.
 _COMMON = re.compile(
     r"^(?:static )?void |\b(?:at|native|detail|c10|std)::"
     r"|(?:\(anonymous(?: namespace)?\)|<unnamed>)::"
 )
-#: The beginning of a mangled C++ name, such as ``_ZN2at6native13reduce_kernelILi512E…``. After it,
-#: each part of the name follows its length.
+#: Beginning of a mangled C++ name, such as ``_ZN2at6native13reduce_kernelILi512E…``; each part of
+#: the name follows its length.
 MANGLED = re.compile(r"_ZN?K?L?(?=\d)")
 _LENGTH = re.compile(r"\d{1,5}")
 
 
 def or_dash(value: float | None, form: str = "{:,}") -> str:
-    """Return ``value`` formatted with ``form``, or a dash if ``value`` is None."""
+    """Format a number, or a dash for None."""
     return UNKNOWN if value is None else form.format(value)
 
 
 def milliseconds(ns: float | None, digits: int = 1) -> str:
-    """Return ``ns`` in milliseconds with ``digits`` decimals (three below 1 ms), such as ``18.1``.
-
-    Return a dash if ``ns`` is None.
-    """
+    """Format ns in milliseconds, with three decimals below 1 ms; None becomes a dash."""
     if ns is None:
         return UNKNOWN
     ms = abs(ns) / 1e6
@@ -41,39 +37,36 @@ def milliseconds(ns: float | None, digits: int = 1) -> str:
 
 
 def percent(share: float) -> str:
-    """Return ``share`` (0 to 1) in percent, such as ``68 %``, or ``0.4 %`` below 1 %."""
+    """Format a share (0 to 1): ``68 %``, or ``0.4 %`` below 1 %."""
     return f"{share:.{0 if abs(share) >= 0.01 else 1}%}".replace("%", " %")
 
 
 def count(number: float) -> str:
-    """Return ``number`` as text: ``2,412``, ``0.5`` or ``0.003``; only zero becomes ``0``."""
+    """Format a number: ``2,412``, ``0.5`` or ``0.003``; only zero becomes ``0``."""
     if 0 < abs(number) < 0.05:
         return f"{number:.1g}"
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
 
 
 def file_size(size_bytes: int) -> str:
-    """Return a size such as ``512 bytes``, ``3.1 kB`` or ``1.2 MB``."""
+    """Format a size: ``512 bytes``, ``3.1 kB`` or ``1.2 MB``."""
     if size_bytes < 1000:
         return f"{size_bytes} bytes"
     return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 1e5 else f"{size_bytes / 1e3:.1f} kB"
 
 
 def number_of(number: float, singular: str, plural: str) -> str:
-    """Return ``number`` and its noun, as in ``60 kernel launches``."""
+    """Format a number with its noun: ``60 kernel launches``."""
     return f"{count(number)} {singular if number == 1 else plural}"
 
 
 def times_a_step(number: float) -> str:
-    """Return ``40 times per step`` or ``once per step``."""
+    """Format a count: ``40 times per step`` or ``once per step``."""
     return "once per step" if number == 1 else f"{count(number)} times per step"
 
 
 def quantity(number: float | None, unit: str) -> str:
-    """Return ``number``, in ``unit``, as text: ``5.0 µs``, ``1 ns``, ``1.2 MB``, ``14,000 /s``.
-
-    Return a dash if ``number`` is None.
-    """
+    """Format a number with its unit: ``5.0 µs``, ``1.2 MB``, ``14,000 /s``; None becomes a dash."""
     if number is None:
         return UNKNOWN
     if unit == "ns":
@@ -86,16 +79,16 @@ def quantity(number: float | None, unit: str) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """Return ``words`` as a list for a sentence: ``a, b and c``."""
+    """Join words for a sentence: ``a, b and c``."""
     words = list(words)
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def cropped(name: str, room: int = 60) -> str:
-    """Return ``name`` in at most ``room`` characters, shortened if necessary.
+    """Shorten a name to ``room`` characters.
 
-    A name that is too long first loses the parts that most kernel names have (``bare``). If it is
-    still too long, a name of a graph node (``a/b/c``) keeps its end, any other name its beginning.
+    It first loses what most kernel names have in common. A graph node (``a/b/c``) then keeps its
+    end, another name its beginning.
     """
     name = name if len(name) <= room else bare(name)
     if len(name) <= room:
@@ -106,7 +99,7 @@ def cropped(name: str, room: int = 60) -> str:
 
 
 def cut_text(text: str, room: int) -> str:
-    """Return ``text`` in at most ``room`` characters, cut after a word outside of brackets."""
+    """Shorten a text to ``room`` characters, after a word outside of brackets."""
     if len(text) <= room:
         return text
     spaces = [match.start() for match in re.finditer(" ", text[:room])]
@@ -116,16 +109,16 @@ def cut_text(text: str, room: int) -> str:
 
 
 def with_short_names(sentence: str, names: Iterable[str], most: int = 60) -> str:
-    """Return ``sentence`` with each of ``names`` in it shortened to ``most`` characters."""
+    """Shorten the names in a sentence to ``most`` characters."""
     for name in sorted({n for n in names if len(n) > most}, key=len, reverse=True):
         sentence = sentence.replace(name, cropped(name, most))
     return sentence
 
 
 def bare(name: str) -> str:
-    """Return a kernel's ``name`` without its parameters and the parts that most kernel names have.
+    """Remove a kernel's parameters, and what most kernel names have in common.
 
-    Template arguments are kept, but shortened to ``<…>`` in a mangled name.
+    Template arguments stay, but become ``<…>`` in a mangled name.
     """
     match = MANGLED.match(name)
     if match is not None:
@@ -138,9 +131,9 @@ def bare(name: str) -> str:
 
 
 def unmangled(symbol: str, place: int) -> tuple[list[str], int]:
-    """Return the name parts in a mangled C++ ``symbol`` (Itanium ABI), and the index of their end.
+    """Return the parts of a mangled C++ name (Itanium ABI), and where they end.
 
-    ``place`` is the index of the first part. An anonymous namespace is returned as ``_``.
+    ``place`` is the first part. An anonymous namespace becomes ``_``.
     """
     parts: list[str] = []
     while length := _LENGTH.match(symbol, place):
@@ -153,7 +146,7 @@ def unmangled(symbol: str, place: int) -> tuple[list[str], int]:
 
 
 def _without_parameters(name: str) -> str:
-    """Return ``f<int>`` for ``f<int>(float*)``; other names are returned as they are."""
+    """Remove parameters: ``f<int>(float*)`` becomes ``f<int>``."""
     depth = 0
     for place, letter in enumerate(name):
         depth += (letter == "<") - (letter == ">")
@@ -163,7 +156,7 @@ def _without_parameters(name: str) -> str:
 
 
 def shown_name(name: str, most: int = MOST_SHOWN) -> str:
-    """Return ``name`` without control characters; above ``most`` characters, cut out its middle."""
+    """Remove control characters, and the middle of a long name."""
     text = one_line(name)
     if len(text) <= most:
         return text
@@ -172,7 +165,7 @@ def shown_name(name: str, most: int = MOST_SHOWN) -> str:
 
 
 def made_unique(names: Iterable[str]) -> list[str]:
-    """Return ``names``, made unique by a number after repeated names: ``same``, ``same (2)``."""
+    """Add numbers to repeated names: ``same``, ``same (2)``."""
     distinct: dict[str, None] = {}
     for name in names:
         free, number = name, 1
@@ -184,7 +177,7 @@ def made_unique(names: Iterable[str]) -> list[str]:
 
 
 def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
-    """Return one label per run: its text in ``short`` if this text is unique, else its name."""
+    """Return a label per run: its text in ``short`` if unique, or else its name."""
     uses = Counter(short)
     return [
         text if text and uses[text] == 1 else name for name, text in zip(names, short, strict=True)
@@ -192,10 +185,10 @@ def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
 
 
 def in_prose(name: str) -> str:
-    """Return ``name``, of a run, for a sentence: in quotes if it consists of letters only."""
+    """Quote a run's name in a sentence if it consists of letters only."""
     return f"'{name}'" if len(name) > 1 and name.isalpha() else name
 
 
 def escaped(text: str) -> str:
-    """Return ``text`` as one line of Markdown, with all markup characters escaped."""
+    """Escape a text as one line of Markdown."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", one_line(text))

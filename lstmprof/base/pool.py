@@ -1,10 +1,8 @@
 """Worker processes with fresh interpreters, as a ``concurrent.futures.Executor``.
 
-A worker runs ``serve``: a pickled call arrives on its standard input, and the result leaves on its
-standard output. ``multiprocessing`` is not used, because it would run a user's script again in each
-worker. loky is not used, because its workers outlive a killed parent. Ctrl-C reaches only this
-process, which ends its workers; each worker removes its unfinished files. Workers also end when
-this process is killed.
+A pickled call arrives on a worker's standard input, and the result leaves on its standard output.
+``multiprocessing`` would run a user's script again in each worker, and loky's workers outlive a
+killed parent. Ctrl-C reaches only this process, which ends its workers.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ _Worker = subprocess.Popen[bytes]
 _SERVE = "from lstmprof.base.pool import serve; serve()"
 _MARK = "LSTMPROF_WORKER"
 _LENGTH_BYTES = 8
-#: Workers multiply no matrices, so OpenBLAS's threads, by default one per core, would only use CPU
-#: time while they wait for work.
+#: Workers multiply no matrices, and OpenBLAS's threads would use CPU time while they wait.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -45,9 +42,6 @@ class Pool(Executor):
     """A pool of ``count`` worker processes.
 
     If a worker is killed, only its current task fails, and a new worker replaces it.
-
-    Raises:
-        OSError: the workers cannot be started.
     """
 
     def __init__(self, count: int) -> None:
@@ -65,20 +59,19 @@ class Pool(Executor):
     def submit(
         self, call: Callable[_Given, _Made], /, *args: _Given.args, **kwargs: _Given.kwargs
     ) -> Future[_Made]:
-        """Call ``call`` in a worker, and return a future of its result."""
+        """Run a call in a worker."""
         return self._threads.submit(self._answer, pickle.dumps((call, args, kwargs), protocol=5))
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self.shutdown(wait=error is None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """End the workers: after their current tasks if ``wait`` is True, else at once.
+        """End the workers: after their current tasks if ``wait``, or else at once.
 
-        Tasks that have not begun are cancelled, unless ``wait`` is True and ``cancel_futures`` is
+        Tasks that have not begun are cancelled, unless ``wait`` is True and ``cancel_futures``
         False.
         """
-        # First, because a thread that begins a task after the workers have ended would wait for
-        # ever.
+        # First: a thread that begins a task after the workers have ended would wait for ever.
         self._threads.shutdown(wait, cancel_futures=cancel_futures or not wait)
         self._is_open = False
         for worker in self._started:
@@ -124,7 +117,7 @@ def is_worker() -> bool:
 
 
 def serve() -> None:
-    """Run the tasks from standard input until it is closed; SIGTERM ends the process cleanly."""
+    """Run the tasks from standard input until it is closed."""
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep printed text out of the answer
@@ -142,7 +135,7 @@ def serve() -> None:
 
 
 def _failure(error: Exception) -> bytes:
-    """Pickle ``error`` with its traceback as text, because frames cannot be pickled."""
+    """Pickle an error with its traceback as text, because frames cannot be pickled."""
     error.add_note("In the worker process: " + "".join(traceback.format_exception(error)))
     try:
         return pickle.dumps((False, error), protocol=5)
@@ -153,7 +146,7 @@ def _failure(error: Exception) -> bytes:
 
 
 def _read(requests: SimpleQueue[bytes]) -> None:
-    # Unbuffered, because at exit Python would abort if this thread held the lock of a buffer.
+    # Unbuffered: at exit Python would abort if this thread held the lock of a buffer.
     pipe = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
     with contextlib.suppress(EOFError):
         while True:
@@ -195,7 +188,7 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the ``with`` block."""
+    """Delay Ctrl-C until the end of the block."""
     if sys.platform == "win32":
         yield
         return

@@ -1,6 +1,6 @@
-"""Tune the processes of lstmprof itself: the command, and the workers that read profiles for it.
+"""Tune lstmprof's own processes: the command, and the workers that read profiles.
 
-Importing lstmprof changes no setting of the user's own process.
+Importing lstmprof changes no setting of the user's process.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-#: Number of a setting of glibc's mallopt(3) -> value in bytes. glibc keeps freed memory up to the
-#: first value (M_TRIM_THRESHOLD). Each block larger than the second value (M_MMAP_THRESHOLD) comes
-#: straight from the system, and returns to it when it is freed.
+#: Settings of glibc's mallopt(3) in bytes: keep freed memory up to the first value
+#: (M_TRIM_THRESHOLD); blocks above the second (M_MMAP_THRESHOLD) return to the system when freed.
 _KEPT_BYTES = {-1: 2**26, -3: 2**25}
-#: Number of a setting -> (environment variable by which users and dask set it, glibc's default).
+#: Setting -> (environment variable by which users and dask set it, glibc's default).
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
 #: Python searches for cycles after this many new containers. Its default is 700, and every
-#: hundredth search also covers all objects of the imported libraries.
+#: hundredth search covers all objects of the imported libraries.
 _COLLECT_AFTER = 100_000
-#: The variable that sets the number of OpenBLAS's threads; the default is one per core.
+#: Sets the number of OpenBLAS's threads; the default is one per core.
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def be_quick() -> None:
-    """Let this process keep freed memory, and rarely search for unreachable cycles of objects.
+    """Speed this process up for a short command.
 
-    From then on pandas cannot be imported, and NumPy starts no OpenBLAS threads.
+    Afterwards pandas cannot be imported, and NumPy starts no OpenBLAS threads.
     """
     sys.meta_path[:0] = [_WithoutPandas, _WithoutThreads]
     gc.set_threshold(_COLLECT_AFTER)
@@ -37,11 +36,10 @@ def be_quick() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let the allocator keep the memory of freed arrays of a few megabytes for later arrays.
+    """Keep the memory of freed arrays of a few megabytes for later arrays.
 
-    By default glibc returns free memory at the end of its heap to the system and requests it again.
-    That causes two thirds of the page faults of a breakdown of a million events. Other allocators
-    are not changed.
+    By default glibc returns it to the system and requests it again, which causes two thirds of the
+    page faults of a breakdown of a million events.
     """
     _set_allocator(_KEPT_BYTES)
 
@@ -70,12 +68,11 @@ def _set_allocator(sizes: dict[int, int], *, give_back: bool = False) -> None:
 class _WithoutPandas:
     """An import hook that reports pandas as missing; pyarrow imports it with the first array.
 
-    Importing pandas takes as long as the rest of a command, and no command shows a data frame.
+    Importing pandas takes as long as the rest of a command, which shows no data frame.
     """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Raise ModuleNotFoundError for pandas; ignore other modules."""
         if name == "pandas":
             raise ModuleNotFoundError("pandas is left out of the command line", name=name)
 
@@ -83,13 +80,12 @@ class _WithoutPandas:
 class _WithoutThreads:
     """An import hook that loads NumPy with one BLAS thread, because no command multiplies matrices.
 
-    Otherwise OpenBLAS starts one thread per core, and each looks for work during 25 ms of CPU time.
-    Processes that this one starts keep the default.
+    Otherwise each of OpenBLAS's threads looks for work during 25 ms of CPU time. Processes that
+    this one starts keep the default.
     """
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return NumPy's module spec, so that it loads with one thread; ignore other modules."""
         if name != "numpy" or _BLAS_THREADS in os.environ:
             return None
         spec = PathFinder.find_spec(name, path, target)

@@ -2,12 +2,11 @@
 
 ::
 
-    <prefix><host>-<boot>-<namespace>-<pid>-<start>-xxxx
+  <prefix><host>-<boot>-<namespace>-<pid>-<start>-xxxx
 
-A process removes the files of killed processes, if it is certain that these have ended: host, boot
-and PID namespace in the file's name must be its own, and no process with this id and start time may
-exist. Clocks are not used. A process id alone is not enough, because two containers can use the
-same id. Outside Linux, processes cannot be identified, and nothing is removed.
+A process removes the files of killed processes if host, boot and PID namespace in the name are its
+own, and no process has this id and start time. An id alone is not enough, because two containers
+can use the same id. Outside Linux nothing is removed.
 """
 
 from __future__ import annotations
@@ -25,20 +24,19 @@ from typing import BinaryIO
 from lstmprof.base.errors import LstmprofError, RunError
 
 _PROC = Path("/proc")
-#: Prefix of temporary folders in TMPDIR.
 _TEMPORARY = "lstmprof-"
-#: Prefix of a file that is renamed to its final name when it is complete.
+#: Prefix of a file that gets its final name when it is complete.
 _WRITING = ".lstmprof-writes-"
 _MOST_DIGITS = 9
 
 
 def own_prefix(prefix: str) -> str:
-    """Return how the names of this process's files begin: ``prefix``, then its identity."""
+    """Return how the names of this process's files begin."""
     return f"{prefix}{_host_identity()}{os.getpid()}-{_start_of('self') or ''}-"
 
 
 def left_by_ended_processes(folder: Path, prefix: str) -> list[Path]:
-    """Return the entries of ``folder`` with this ``prefix`` whose process has ended."""
+    """Return files with this prefix whose process has ended."""
     place = prefix + _host_identity()
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if name.startswith(place)]
@@ -55,7 +53,7 @@ def _is_left(name: str) -> bool:
     except ProcessLookupError:
         return True
     except OSError:
-        pass  # the process of another user
+        pass  # another user's process
     return _start_of(pid) not in (None, start)
 
 
@@ -69,7 +67,7 @@ def _host_identity() -> str:
 
 
 def _is_known() -> bool:
-    """Return whether ``/proc`` lists the processes of this process's own PID namespace."""
+    """Return whether ``/proc`` lists the processes of this PID namespace."""
     with suppress(OSError):
         return bool(_boot()) and os.readlink(str(_PROC / "self")) == str(os.getpid())
     return False
@@ -88,7 +86,7 @@ def _namespace() -> str:
 
 
 def _start_of(pid: str) -> str | None:
-    """Return the start time of a process in ticks since the boot; None if there is no process.
+    """Return the start time of a process in ticks since the boot, if it exists.
 
     Source: proc_pid_stat(5), starttime.
     """
@@ -99,12 +97,7 @@ def _start_of(pid: str) -> str | None:
 
 
 def check_file(path: Path, *, force: bool, next_step: str) -> None:
-    """Check that a file may be written to ``path``.
-
-    Raises:
-        RunError: the file exists and ``force`` is False (the error shows ``next_step``), or
-            ``path`` is not a plain file.
-    """
+    """Refuse to write a file over another one without ``force``, or over anything else."""
     if path.is_symlink():
         raise RunError(
             f"{path}: is a link to {os.readlink(str(path))}", "give the path of the file itself"
@@ -116,24 +109,14 @@ def check_file(path: Path, *, force: bool, next_step: str) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path``, completely or not at all; remove files of killed processes.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write a file, completely or not at all."""
     with writing(path) as out:
         out.write(content)
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that becomes ``path`` if the context ends without an error.
-
-    After an error, the file is removed.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Yield a file that becomes ``path`` if the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in left_by_ended_processes(path.parent, _WRITING):
         _unlink(left)
@@ -152,7 +135,7 @@ def _unlink(path: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove ``folder`` and its content, even if a signal arrives meanwhile."""
+    """Remove a folder, even if a signal arrives meanwhile."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
     except BaseException:  # raised by a signal handler, once only
@@ -162,11 +145,7 @@ def remove(folder: Path) -> None:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a folder in TMPDIR, and remove it at the end of the context.
-
-    Raises:
-        LstmprofError: the folder cannot be made.
-    """
+    """Yield a folder in TMPDIR, removed at the end of the block."""
     folder = _unused_folder()
     try:  # a signal may arrive as soon as the folder exists
         _make(folder)
@@ -176,18 +155,14 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def made_temporary_folder() -> Path:
-    """Return a new folder in TMPDIR, which the caller removes; remove folders of killed processes.
-
-    Raises:
-        LstmprofError: the folder cannot be made.
-    """
+    """Return a new folder in TMPDIR, which the caller removes."""
     folder = _unused_folder()
     _make(folder)
     return folder
 
 
 def _unused_folder() -> Path:
-    """Return a path in TMPDIR for a new folder; remove the folders of killed processes."""
+    """Return an unused path in TMPDIR; remove the folders of killed processes."""
     try:
         base = Path(tempfile.gettempdir())
     except OSError as fault:
@@ -206,11 +181,7 @@ def _make(folder: Path) -> None:
 
 @contextmanager
 def room_in(folder: Path) -> Iterator[None]:
-    """Turn an OSError in the context into an error about ``folder``, which has temporary files.
-
-    Raises:
-        LstmprofError: an OSError was raised in the context.
-    """
+    """Report an OSError of the block as one about temporary files in ``folder``."""
     try:
         yield
     except OSError as fault:

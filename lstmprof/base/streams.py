@@ -37,10 +37,10 @@ class OutputError(LstmprofError):
 
 
 class Stream:
-    """Writes text to ``file``, with a space for each control character that ``pattern`` matches.
+    """Writes text, with a space for each control character.
 
-    If writing fails, OutputError is raised, or BrokenPipeError if the reader has gone. If ``quiet``
-    is True, nothing is raised.
+    After a failure, OutputError is raised, or BrokenPipeError if the reader has gone; nothing if
+    ``quiet``.
     """
 
     def __init__(
@@ -54,27 +54,24 @@ class Stream:
 
     @property
     def styled(self) -> Stream:
-        """Return a stream for text that lstmprof coloured, which keeps the codes of colours."""
+        """Return a stream that keeps the codes of lstmprof's own colours."""
         return Stream(self._file, self._name, quiet=self._quiet, pattern=_STYLED)
 
     def write(self, text: str) -> int:
-        """Write ``text`` with a space for each control character."""
         if not isinstance(text, str):
             raise TypeError("a stream takes text")
         self.put(self._pattern.sub(" ", text))
         return len(text)
 
     def writelines(self, lines: Iterator[str]) -> None:
-        """Write each of ``lines``."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Write buffered text."""
         self._try(self._file.flush)
 
     def put(self, text: str) -> None:
-        """Write ``text`` unchanged."""
+        """Write text unchanged."""
         self._try(lambda: self._write(text))
 
     def _write(self, text: str) -> None:
@@ -85,7 +82,7 @@ class Stream:
             self._file.write(text.encode(encoding, "replace").decode(encoding))
 
     def _try(self, action: Callable[[], object]) -> None:
-        """Call ``action``. After a first fault call nothing, but raise the fault again."""
+        """Call ``action``, but not after a first fault, which is raised again."""
         try:
             if self._fault is None:
                 action()
@@ -103,14 +100,14 @@ class Stream:
 
 
 def _forget(file: TextIO) -> None:
-    """Discard the buffered text of ``file``, because the interpreter would report it at exit."""
+    """Discard buffered text, which the interpreter would report at exit."""
     with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123
         os.dup2(nowhere.fileno(), file.fileno())
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Replace standard output and standard error by ``Stream`` objects during the context."""
+    """Replace standard output and standard error by ``Stream`` objects in the block."""
     before = sys.stdout, sys.stderr
     sys.stdout = Stream(sys.stdout, "standard output")
     sys.stderr = Stream(sys.stderr, "standard error", quiet=True)
@@ -121,12 +118,12 @@ def guarded() -> Iterator[None]:
 
 
 def styled(file: TextIO) -> TextIO:
-    """Return ``file`` as a stream for text that lstmprof coloured."""
+    """Return a stream that keeps the codes of lstmprof's own colours."""
     return file.styled if isinstance(file, Stream) else file  # type: ignore[return-value]
 
 
 def write_over(text: str) -> None:
-    """Replace the last line on the terminal by ``text``, on standard error, without a line end."""
+    """Replace the last line on the terminal, on standard error."""
     line = f"\r{one_line(text)}\x1b[K"
     if isinstance(sys.stderr, Stream):
         sys.stderr.put(line)

@@ -1,12 +1,11 @@
-"""Compute the breakdown of a step from a run's events. The stages:
+"""Compute the breakdown: where the time of a run's steps went. The stages:
 
 ::
 
-    tables        tables of the profiled steps, from events with links, steps and categories
-    attribution   what each host thread and device did at each instant of a step (host, waits):
-                  time intervals, each of one event or wait, and their sums (ledger)
-    clean         the step times of the iterations without the profiler (timings), and the step
-                  without disturbances and profiler (clean_step)
+    tables        tables of ops, kernels, launches … of the profiled steps
+    attribution   what each host thread and device did at each instant of a step
+    clean         step times without the profiler (timings), and a step without disturbances
+                  and profiler overhead (clean_step)
 """
 
 from __future__ import annotations
@@ -51,27 +50,24 @@ from lstmprof.runs.run import Run
 
 __all__ = ["TABLES", "Breakdown", "break_down"]
 
-#: The steps that a breakdown can show: the clean step, or the mean of the profiled steps.
 CLEAN, PROFILED = names.STEPS
-#: Name of the table with statistics of the timed iterations.
 TIMINGS = "timings"
 _SLOWDOWN = Column.real(
     "slowdown",
     "step_ns divided by step_ns of the fastest comparable run",
     "no other run can be compared with the run",
 )
-#: Fields of run.json that the table ``timings`` shows next to the times.
+#: Fields of run.json in the table ``timings``.
 _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kernels_used", "threads")
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The breakdown of one run: its tables, its timings and its clean step.
+    """The breakdown of one run; tables are computed on first use.
 
-    Tables are computed when they are first used. ``windows`` has the start and end of each step of
-    each rank. ``step_range`` is a regular expression: ranges whose names match it are the steps. It
-    is None if the profile marks the steps. ``recorded`` counts each rank's recorded events by type
-    (steps, ops, launches, kernels …).
+    ``windows``: start and end of each step of each rank. ``step_range``: regular expression of the
+    ranges that are steps; None: the profile marks them. ``recorded``: each rank's numbers of events
+    by type (steps, ops, launches, kernels …).
     """
 
     run: Run
@@ -87,12 +83,7 @@ class Breakdown:
         return f"<Breakdown of {self.run.name}: {len(self.windows)} profiled steps>"
 
     def table(self, name: str) -> pa.Table:
-        """Return the table ``name`` (docs/tables.md); the first call computes it.
-
-        Raises:
-            UsageError: no table has this name.
-            RunError: the events are missing, damaged or of another schema version.
-        """
+        """Return the table ``name`` (docs/tables.md)."""
         wanted = table_of(name)
         if name not in self._made and not (wanted.needs_files or wanted.joined):
             self._made.update(_tables_and_windows(self.run, self.step_range, [wanted])[0])
@@ -103,25 +94,18 @@ class Breakdown:
         return source.table(name)
 
     def events(self) -> EventTable:
-        """Return the events of the run; if ``step_range`` is set, matching ranges become steps.
-
-        Raises:
-            RunError: the events are missing, damaged or of another schema version.
-        """
+        """Return the events of the run; ranges that match ``step_range`` become steps."""
         events = self.run.events()
         return _marked(events, self.step_range) if self.step_range else events
 
     def events_of_rank(self, rank: int | None, loaded: Packed | None = None) -> EventTable:
-        """Return the events of ``rank``, and from other ranks one event of each type.
+        """Return the events of ``rank``.
 
-        With the events of other ranks, threads have the same numbers as in the whole profile. If
-        the run has only one rank, return all its events.
+        A few events of other ranks stay, so that threads have the same numbers as in the whole
+        profile.
 
         Args:
-            loaded: events that ``events_of_ranks`` has already read; if None, they are read.
-
-        Raises:
-            RunError: the events are missing, damaged or of another schema version.
+            loaded: events that are already in memory, from ``events_of_ranks``.
         """
         if len(self.ranks) < 2:
             return self.events()
@@ -129,42 +113,24 @@ class Breakdown:
         return loaded.table(SCHEMA.names, rows_of_ranks(loaded, [rank]))
 
     def events_of_ranks(self, ranks: Collection[int | None]) -> Packed:
-        """Return the events of ``ranks``, and from other ranks one event of each type.
-
-        With the events of other ranks, threads have the same numbers as in the whole profile.
-
-        Raises:
-            RunError: the events are missing, damaged or of another schema version.
-        """
+        """Return the events of ``ranks``, and a few of others, which keep thread numbers equal."""
         names = SCHEMA.names
         loaded = self.packed(names) if self.step_range else self.run.packed(names)
         return loaded.only(names, rows_of_ranks(loaded, ranks))
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Return ``columns`` of the events in narrow integer types.
-
-        The result takes about a third of the memory of an ``EventTable``.
-
-        Raises:
-            RunError: the events are missing, damaged or of another schema version.
-        """
+        """Return ``columns`` of the events in narrow integers, which need a third of the memory."""
         if self.step_range:
             return packed(self.events().select(columns))
         return Packed(self.run.narrow_events(columns))
 
     @property
     def ranks(self) -> list[int | None]:
-        """Return the ranks in the order of their first steps; [None] if the steps have no rank."""
+        """Return the ranks, in the order of their first steps; [None] without ranks."""
         return list(dict.fromkeys(window.rank for window in self.windows))
 
     def clean(self, rank: int | None, device: int | None) -> CleanStep:
-        """Return the clean step of a device, or of the host if ``device`` is None.
-
-        The clean step has neither disturbances nor the time that the profiler itself added.
-
-        Raises:
-            RunError: a file of the run is missing or damaged.
-        """
+        """Return the step of a device or the host without disturbances and profiler overhead."""
         if (rank, device) not in self._clean:
             own = [window for window in self.windows if window.rank == rank]
             info = self.run.info
@@ -176,12 +142,9 @@ class Breakdown:
     def attributed_steps(
         self, rank: int | None, device: int | None
     ) -> tuple[EventTable, list[Window], Intervals]:
-        """Return the events, steps and attributed time intervals of ``device`` on ``rank``.
+        """Return the events, steps and time intervals (with causes) of a device or the host.
 
-        The result is the clean step, or all profiled steps if no clean step can be computed.
-
-        Raises:
-            RunError: a file of the run is missing or damaged.
+        Disturbances and the profiler's overhead are removed if there are enough steps.
         """
         if self.has_clean:
             clean = self.clean(rank, device)
@@ -192,12 +155,12 @@ class Breakdown:
 
     @cached_property
     def _timed(self) -> bool:
-        """Return whether lstmprof itself timed and profiled these steps (no other tool did)."""
+        """Return whether lstmprof itself timed and profiled these steps, not another tool."""
         return self.run.info.source in MEASURED and not self.step_range
 
     @cached_property
     def has_clean(self) -> bool:
-        """Return whether a clean step can be computed: enough steps and not too many events."""
+        """Return whether there are enough steps, and few enough events, to remove disturbances."""
         fewest = min((count for count in Counter(w.rank for w in self.windows).values()), default=0)
         if fewest < LEAST_STEPS and not self._timed:
             return False
@@ -205,13 +168,7 @@ class Breakdown:
 
     @cached_property
     def timings(self) -> Timings | None:
-        """Return statistics of the iterations that were timed without a profiler.
-
-        Return None if no iteration was timed.
-
-        Raises:
-            RunError: a file of the run is missing or damaged.
-        """
+        """Return statistics of the iterations timed without a profiler; None if there are none."""
         table = self.run.timings()
         if table is None:
             return None
@@ -222,15 +179,10 @@ class Breakdown:
         return timings(table, self.run.info, clean.span, work_varies=clean.work_varies)
 
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
-        """Return one step per rank and device, divided into parts.
+        """Return where the time of a step goes, for each rank and device.
 
-        A part is a category of work or a cause of idle time. The step is the clean step. It is the
-        mean profiled step if ``profiled`` is True, or if no clean step can be computed: for
-        profiles from other tools with fewer than ``LEAST_STEPS`` steps, and for profiles with more
-        than ``MOST_EVENTS`` events.
-
-        Raises:
-            RunError: a file of the run is missing or damaged.
+        This is the step without disturbances. With ``profiled``, or if too few steps or too many
+        events were recorded, it is the mean profiled step.
         """
         lanes = mean_steps(self.ledger)
         if profiled or not self.has_clean:
@@ -239,7 +191,6 @@ class Breakdown:
 
     @property
     def no_steps(self) -> RunError:
-        """Return the error for a profile without events that have a duration."""
         fault, next_step = (
             "no event of its profile has a duration",
             "capture or ingest the run again",
@@ -251,37 +202,32 @@ class Breakdown:
 
     @property
     def lacks(self) -> tuple[Lack, ...]:
-        """Return the data that the profile lacks, most important first."""
+        """Return the data missing in the profile, most important first."""
         return lacks_of(self.run.info, self.recorded)
 
     def lacks_of_rank(self, rank: int | None) -> tuple[Lack, ...]:
-        """Return the data that the profile of ``rank`` lacks, most important first."""
+        """Return the data missing in the profile of ``rank``, most important first."""
         return lacks_of(self.run.info, self.recorded, rank)
 
     @property
     def ledger(self) -> pa.Table:
-        """Return the table ``ledger``: time per step and device, by work and cause of idle time."""
+        """Return the time per step and device, by category of work and cause of idle time."""
         return self.table("ledger")
 
     @property
     def kernels(self) -> pa.Table:
-        """Return the table ``kernels``: the time of each kernel, longest first."""
+        """Return the time of each kernel, longest first."""
         return self.table("kernels")
 
 
 def break_down(
     run: Run, step_range: str | None = None, tables: Sequence[str] = names.USUAL_TABLES
 ) -> Breakdown:
-    """Return the breakdown of ``run``; compute ``tables`` while the events are in memory.
+    """Return the breakdown of ``run``.
 
     Args:
         step_range: regular expression; every host range with a matching name is a step.
-        tables: names of tables to compute now; other tables are computed when they are used.
-
-    Raises:
-        RunError: a file of the run is missing, damaged or of another schema version.
-        UsageError: ``step_range`` is not a regular expression or matches no range, or no table has
-            one of these names.
+        tables: tables to compute while the events are in memory; others follow on first use.
     """
     wanted = map(table_of, dict.fromkeys(n for t in tables for n in table_of(t).joined or (t,)))
     from_events = [kind for kind in wanted if not kind.needs_files]
@@ -298,7 +244,6 @@ def break_down(
 def _tables_and_windows(
     run: Run, step_range: str | None, wanted: Sequence[TableKind]
 ) -> tuple[dict[str, pa.Table], list[Window]]:
-    """Return the ``wanted`` tables by name, and the (start, end) of each step of ``run``."""
     captured = run.info.source in MEASURED and not step_range
     marked = _marked(run.events(), step_range) if step_range else None
     reads = {*WINDOW_COLUMNS, *(name for kind in wanted for name in kind.reads)}
@@ -325,7 +270,7 @@ def _tables_and_windows(
 
 
 def _recorded(run: Run, step_range: str | None) -> tuple[Recorded, ...]:
-    """Return for each rank how many events of each type the profile has."""
+    """Count the recorded events of each rank by type."""
     if run.info.recorded is not None and not step_range:
         return run.info.recorded
     events = run.events()
@@ -338,7 +283,7 @@ def _marked(events: EventTable, step_range: str) -> EventTable:
 
 
 def timing_columns() -> tuple[Column, ...]:
-    """Return the columns of the table ``timings`` in order, except the column ``run``."""
+    """Return the columns of the table ``timings``, except ``run``."""
     places = {"workload": "workload.name"}
     by_field = {fact.field_path: fact.column for fact in facts()}
     names_ = (*_FACTS[:1], "workload", *_FACTS[1:])
@@ -347,7 +292,6 @@ def timing_columns() -> tuple[Column, ...]:
 
 
 def columns(table: str) -> list[str]:
-    """Return the names of the columns of ``table``, in order."""
     if table == TIMINGS:
         return ["run", *(column.name for column in timing_columns())]
     return ["run", *(column.name for column in TABLES[table].columns)]
@@ -356,12 +300,7 @@ def columns(table: str) -> list[str]:
 def rows_of(
     breakdowns: Sequence[Breakdown], table: str, top: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of ``table`` for all runs; unknown values are None.
-
-    Args:
-        top: maximum number of rows per run; None returns all. ``timings`` and ``ledger`` always
-            return all rows.
-    """
+    """Return the rows of ``table`` for all runs, at most ``top`` per run."""
     if table == TIMINGS:
         return _timing_rows(breakdowns)
     most = None if table == "ledger" else top
@@ -375,10 +314,9 @@ def rows_of(
 def account_rows(
     breakdowns: Sequence[Breakdown], *, profiled: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the step of each run, rank and device, with one row per part, in whole ns.
+    """Return the step of each run, rank and device; rows are kinds of work and idle causes.
 
-    The parts sum to the step. The column ``steps`` is ``clean`` for the clean step and ``profiled``
-    for the mean of the profiled steps; ``profiled_steps`` is the number of profiled steps.
+    ``steps`` is ``clean`` (without disturbances) or ``profiled`` (the mean profiled step).
     """
     return [
         {
@@ -398,7 +336,7 @@ def account_rows(
 
 
 def lacking(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
-    """Return what the profile of each run lacks, most important first; unknown values are None."""
+    """Return the data missing in each run's profile, most important first."""
     return [
         {"run": breakdown.run.name, **lack.to_dict()}
         for breakdown in breakdowns
@@ -426,19 +364,13 @@ def _timing_rows(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
 
 
 def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
-    """Group the comparable runs; return for each group the indices of its breakdowns.
-
-    Breakdowns without timed iterations are omitted.
-    """
+    """Group the runs whose step times can be compared, as indices; untimed runs are omitted."""
     timed = [i for i, breakdown in enumerate(breakdowns) if breakdown.timings is not None]
     return alike(timed, lambda position: breakdowns[position].run.info)
 
 
 def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
-    """Return {index of a breakdown: its step time divided by the shortest in its group}.
-
-    The groups are those of ``comparable``; groups of a single breakdown are omitted.
-    """
+    """Return each run's step time over that of the fastest comparable run, by index."""
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):
         steps = {i: t.step_ns for i in group if (t := breakdowns[i].timings) is not None}

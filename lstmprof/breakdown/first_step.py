@@ -1,10 +1,7 @@
-"""Break down the first step of a big profile before the rest of the profile is read.
+"""Break down the first step of a big profile before the rest is read.
 
-The ledger (time by part) of the first step needs the events before the step's end, and one number
-from the whole profile: the longest time that counts as launch latency. This number is at least
-``LEAST_LATENCY_NS``. If a device idles for longer after a launch, it is still unknown how much of
-the idle time is launch latency and how much is queued time. The sum of launch latency and queued
-time is then shown.
+The longest launch latency depends on the whole profile, and is still unknown here. Idle time that
+may be either latency or queued time is therefore shown as one sum.
 """
 
 from __future__ import annotations
@@ -25,18 +22,13 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
 from lstmprof.formats.kineto.beginning import beginning
 
-#: The part "launch latency or queued", shown before the whole profile is read.
 LATENCY_OR_QUEUED = f"{LATENCY} or {QUEUED}"
 _NO_END_NS = 2**60
 
 
 @dataclass(frozen=True)
 class FirstStep:
-    """The breakdown of the first step; ``mean_steps`` has an entry per device, or one for the host.
-
-    ``name`` is the name of the step's marker. lstmprof read ``read_bytes`` of the file's
-    ``file_bytes``. ``device_names`` has a name for each device number.
-    """
+    """The breakdown of the first step, from only a part of the file."""
 
     name: str
     mean_steps: tuple[MeanStep, ...]
@@ -46,11 +38,7 @@ class FirstStep:
 
 
 def first_step(path: Path, least_bytes: int) -> FirstStep | None:
-    """Return the breakdown of the profile's first step, reading only a part of the file ``path``.
-
-    The file must be an uncompressed Kineto file of at least ``least_bytes``. Return None for all
-    other files, or if the step's events cannot be found without reading the whole file.
-    """
+    """Break down the first step of a big Kineto file; other files give None."""
     begun = beginning(path, least_bytes)
     if begun is None:
         return None
@@ -65,10 +53,7 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
 
 
 def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
-    """Return the breakdown of ``step`` per device, or of the host.
-
-    Idle time later than ``latency_ns`` after a launch counts as queued.
-    """
+    """Break down ``step``, taking idle time later than ``latency_ns`` after a launch as queued."""
     waits = {
         device.number: replace(waits_of(device), latency_ns=latency_ns)
         for device in device_activities(events, step.rank)
@@ -77,7 +62,7 @@ def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanS
 
 
 def _joined(lane: MeanStep) -> MeanStep:
-    """Return ``lane``, with launch latency and queued time added up in one part."""
+    """Add up launch latency and queued time."""
     parts: Counter[tuple[str, str]] = Counter()
     for state, part, ns in lane.parts:
         parts[state, LATENCY_OR_QUEUED if part in (LATENCY, QUEUED) else part] += ns
@@ -85,7 +70,7 @@ def _joined(lane: MeanStep) -> MeanStep:
 
 
 def matches(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool:
-    """Return whether ``first`` equals the first step in the ``ledger`` of the whole profile."""
+    """Return whether the early result equals that of the whole profile."""
     step, rank = windows[0].step, windows[0].rank
     rows = [row for row in ledger.to_pylist() if (row["step"], row["rank"]) == (step, rank)]
     step_ledger = pa.Table.from_pylist(rows, ledger.schema)

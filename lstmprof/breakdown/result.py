@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-#: Number of rows that a notebook shows.
 SHOWN_ROWS = 20
 UNKNOWN = "–"
 
@@ -27,7 +26,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def doc(meaning: str) -> msgspec.Meta:
-    """Return the annotation that states the meaning of a field of a ``Documented``."""
+    """Describe a field of a JSON document."""
     return msgspec.Meta(description=meaning)
 
 
@@ -92,7 +91,7 @@ class Table:
         return f"<Table {self.name}: {len(self):,} rows of {', '.join(self.columns)}>"
 
     def _repr_html_(self) -> str:
-        """Return the first 20 rows in HTML, with the documentation of columns as tooltips."""
+        """Return the first rows in HTML; tooltips explain the columns."""
         documented = self.columns_doc
         heads = [(name, documented.get(name, "")) for name in self.columns]
         cells = [list(row.values()) for row in self.arrow.slice(0, SHOWN_ROWS).to_pylist()]

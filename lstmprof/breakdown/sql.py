@@ -1,10 +1,8 @@
-"""Answer an SQL query with DuckDB, which can read only the tables of the given runs.
+"""Answer an SQL query over the tables of runs, with DuckDB.
 
-``events``, ``counters`` and ``timings`` are views of the runs' Parquet files, so they may be larger
-than memory. A table of ``breakdown.tables`` is computed if the query names it. Then the connection
-is locked: it reads only these files, loads no extension, and uses no network. Only one SELECT runs,
-which cannot write. Source: DuckDB, "Securing DuckDB". Rows are fetched one batch at a time, so the
-answer may be larger than memory, too.
+DuckDB may read only the runs' files, loads no extension and uses no network. Source: DuckDB,
+"Securing DuckDB". Files and answers may be larger than memory, because files are views and rows are
+fetched in batches.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ _FILES = {
 }
 NAMES = ("runs", *reversed(_FILES), *TABLES)
 
-#: The settings that lock the connection; the last one prevents the query from changing the others.
+#: The last setting prevents the query from changing the others.
 _LOCKED = (
     "python_enable_replacements=false",
     "autoinstall_known_extensions=false",
@@ -57,18 +55,16 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
-#: Limits in bytes: the memory that DuckDB may use before it writes to disk, and the address space
-#: for stack and heap of each of its threads.
+#: DuckDB's memory before it writes to disk, and the stack and heap of each of its threads.
 _MOST_BYTES = 2**30
 _THREAD_BYTES = 2**27
 _STATM = Path("/proc/self/statm")
-#: Seconds after which an interrupted query that still runs is interrupted again.
+#: Seconds between two interrupts of a query.
 _AGAIN_S = 0.1
 
-#: Beginnings of the lines in DuckDB's error messages that suggest another name.
+#: How DuckDB's suggestions of another name begin.
 _HINTS = ("Did you mean", "Candidate ", "Either ")
 
-#: Number of rows that are fetched from DuckDB at once.
 _BATCH_ROWS = 2048
 _Value = TypeVar("_Value")
 
@@ -77,7 +73,7 @@ _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "NUMERIC", "NUMBER")
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a query: column names, their DuckDB types, and rows that can be read once."""
+    """The answer to a query; the rows can be read once."""
 
     names: Sequence[str]
     types: Sequence[str]
@@ -85,7 +81,7 @@ class Answer:
 
     @property
     def columns(self) -> list[str]:
-        """Return the names of the columns; a number is added to a name that occurs again."""
+        """Return the column names; repeated names get a number."""
         heads: list[str] = []
         for name in self.names:
             number, head = 1, name
@@ -96,20 +92,20 @@ class Answer:
         return heads
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Return an iterator over the rows as {column: value}; the values have types of JSON."""
+        """Yield the rows as {column: value} for JSON."""
         columns = self.columns
         return (dict(zip(columns, map(_plain, row), strict=True)) for row in self.rows)
 
     def headings(self) -> list[str]:
-        """Return the column names for a terminal; ">" before a name: a column of numbers."""
+        """Return the column names for a terminal; ">" marks columns of numbers."""
         return [(">" if self._is_number(i) else "") + name for i, name in enumerate(self.columns)]
 
     def texts(self) -> Iterator[list[str]]:
-        """Return an iterator over the rows as texts for a terminal."""
+        """Yield the rows as texts for a terminal."""
         return ([_shown(value) for value in row] for row in self.rows)
 
     def long(self) -> list[str]:
-        """Return the names of the text columns; long texts may be cropped on a terminal."""
+        """Return the names of the text columns, which a terminal may crop."""
         return [name for i, name in enumerate(self.columns) if not self._is_number(i)]
 
     def _is_number(self, at: int) -> bool:
@@ -118,7 +114,7 @@ class Answer:
 
 
 def _plain(value: Any) -> Any:
-    """Convert ``value`` to a type of JSON: NaN and infinity to None, other types to text."""
+    """Convert ``value`` to a type of JSON; NaN and infinity become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Decimal):
@@ -142,15 +138,10 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
-    """Run the SELECT ``sql`` over the tables of ``runs``; yield the answer, valid inside ``with``.
+    """Run one SELECT over the tables of ``runs``; the answer can be read inside ``with``.
 
-    ``timeout_s`` limits the time until the last row is read.
-
-    Raises:
-        UsageError: ``sql`` is not a single SELECT, or DuckDB rejects it, which may also happen
-            while rows are read; the message lists the tables.
-        RunError: a table of the query cannot be computed.
-        LstmprofError: DuckDB is not installed, or the time is over.
+    ``timeout_s`` limits the time until the last row is read. DuckDB may reject the query even while
+    rows are read.
     """
     try:
         import duckdb
@@ -163,7 +154,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
         duckdb.connect() as database,
         ThreadPoolExecutor(1) as thread,
     ):
-        # Start the thread now: a signal during its start would hide it from the pool.
+        # A signal during a later start would hide the thread from the pool.
         thread.submit(bool).result()
         query = _Query(database, thread, timeout_s)
         _lock(database, _add_tables(query, runs, _words(database, sql)), str(spill))
@@ -176,7 +167,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
 
 @contextmanager
 def _within_memory() -> Iterator[None]:
-    """Limit how much more memory this process may take; DuckDB's limit ignores long texts."""
+    """Limit the memory of this process, because DuckDB's limit ignores long texts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(_STATM.read_text("ascii").split()[0]) if _STATM.exists() else 0
     now = pages * resource.getpagesize()
@@ -193,7 +184,7 @@ def _within_memory() -> Iterator[None]:
 
 @contextmanager
 def _refusals(refusal: type[Exception]) -> Iterator[None]:
-    """Convert DuckDB's errors, of the type ``refusal``, to errors for users."""
+    """Convert DuckDB's errors to errors for users."""
     try:
         yield
     except refusal as fault:
@@ -206,7 +197,7 @@ def _refusals(refusal: type[Exception]) -> Iterator[None]:
 
 
 def _refused(message: str) -> UsageError:
-    """Return DuckDB's error as one line, with the name that it suggests and the list of tables."""
+    """Shorten DuckDB's error to one line with the name it suggests, and list the tables."""
     fault, *more = message.split("\n\nLINE ")[0].split("\n")
     hint = next((line for line in more if line.startswith(_HINTS)), "").replace(": :", ":")
     if "Table with name" in fault and not any(f'"{name}"' in hint for name in NAMES):
@@ -216,7 +207,7 @@ def _refused(message: str) -> UsageError:
 
 @dataclass
 class _Query:
-    """Runs the calls of a query to DuckDB in ``thread``; a ``timeout_s`` of None is no limit."""
+    """Runs a query in ``thread``, for at most ``timeout_s``."""
 
     database: DuckDBPyConnection
     thread: ThreadPoolExecutor
@@ -256,7 +247,7 @@ class _Query:
     def register(self, name: str, table: pa.Table) -> None:
         """Let queries read ``table`` under ``name``.
 
-        In the main thread, DuckDB would hide an exception that a signal raises; so use ``thread``.
+        In the main thread, DuckDB would hide an exception raised by a signal.
         """
         self.waited_for(lambda: self.database.register(name, table))
 
@@ -269,7 +260,7 @@ def _rows(query: _Query) -> Iterator[Sequence[Any]]:
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
     """Return the words of ``sql``, which must be one SELECT.
 
-    DuckDB's ``get_table_names`` finds the tables exactly, but it may access the network.
+    DuckDB's ``get_table_names`` is exact, but may access the network.
     """
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:
@@ -278,7 +269,7 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Register every table (without rows if not ``wanted``); return the Parquet files to read."""
+    """Register all tables, but fill only the ``wanted`` ones; return the Parquet files to read."""
     query.register("runs", facts_table([(run.name, run.info) for run in runs]))
     paths: list[Path] = []
     for name, columns in _FILES.items():
@@ -298,7 +289,7 @@ def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Pa
 
 
 def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
-    """Return (run, path) of the Parquet file ``name`` for each run that has it."""
+    """Return (run, path) of the Parquet file ``name`` of each run."""
     files: list[tuple[str, Path | None]] = [(run.name, run.file(name)) for run in runs]
     return [(run, path.resolve()) for run, path in files if path]
 
@@ -306,7 +297,7 @@ def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
 def _add_files(
     query: _Query, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
 ) -> None:
-    """Create the view ``name`` of the rows of all ``files``, which are pairs (run, path)."""
+    """Create the view ``name`` over the Parquet files of all runs."""
     if not files:
         query.register(name, pa.schema([_RUN, *columns]).empty_table())
         return
@@ -317,7 +308,7 @@ def _add_files(
 
     try:
         query.database.execute(f"CREATE VIEW {name} AS " + " UNION ALL ".join(selects))
-    except duckdb.Error as fault:  # Arrow read the files' footers, but DuckDB cannot read the files
+    except duckdb.Error as fault:  # Arrow had checked only the footers
         where = files[0][1] if len(files) == 1 else f"{name} of {len(files)} runs"
         first = str(fault).split("\n")[0].rstrip(".")
         raise RunError(f"{where}: is damaged ({first})", AGAIN) from fault
@@ -333,11 +324,7 @@ def _lock(database: DuckDBPyConnection, files: Sequence[Path], spill: str) -> No
 
 
 def _reading(path: Path, columns: pa.Schema) -> str:
-    """Return a SELECT of ``columns`` from the Parquet file ``path``; missing columns are NULL.
-
-    Raises:
-        RunError: the file is missing, damaged, or of an unsupported schema version.
-    """
+    """Return a SELECT of ``columns`` from a Parquet file; missing columns are NULL."""
     absent = check_file(path, columns)
     types = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
     selected = ", ".join(
@@ -350,10 +337,9 @@ def _reading(path: Path, columns: pa.Schema) -> str:
 
 
 def _literally(path: Path) -> str:
-    """Return ``path`` with ``*``, ``?`` and ``[`` escaped: DuckDB reads them as wildcards."""
+    """Escape ``*``, ``?`` and ``[``, which DuckDB reads as wildcards."""
     return re.sub(r"[*?\[]", r"[\g<0>]", str(path))
 
 
 def _quoted(text: object) -> str:
-    """Return ``text`` as an SQL literal."""
     return "'" + str(text).replace("'", "''") + "'"

@@ -1,7 +1,4 @@
-"""Compare the step times of runs of one implementation that differ in their versions.
-
-The comparison shows what a newer version of a framework changes.
-"""
+"""Compare the step times of an implementation under different versions of its framework."""
 
 from __future__ import annotations
 
@@ -11,25 +8,24 @@ from dataclasses import dataclass
 from lstmprof.base.package import version_numbers
 from lstmprof.breakdown import Breakdown, comparable, compared
 
-#: Entries of run.json's ``versions`` that are neither a framework nor a library of layers.
+#: Entries of run.json's ``versions`` that are not frameworks.
 NO_FRAMEWORK = ("lstmprof", "python", "numpy", "nvtx", "cuda", "cudnn")
 
 
 @dataclass(frozen=True)
 class VersionedRun:
-    """A run of an implementation, to be compared with its runs under other versions."""
+    """A run to compare with runs of the same implementation under other versions."""
 
     breakdown: Breakdown
     implementation: str
-    version: str  # the versions that differ between the runs, such as "torch 1.4.0"
-    of_first: float | None  # step time / step time with the oldest version; None if unknown
+    version: str  # only what differs between the runs, such as "torch 1.4.0"
+    of_first: float | None  # step time / step time with the oldest version
 
 
 def by_version(breakdowns: Sequence[Breakdown]) -> list[list[VersionedRun]]:
-    """Return, per group of comparable runs, the runs of implementations with several versions.
+    """Return the runs of each implementation with several versions, oldest version first.
 
-    Implementations are in the order of their first runs; the runs of an implementation are sorted
-    from its oldest to its newest version. A group without such an implementation is omitted.
+    There is one list per group of comparable runs.
     """
     slowdown = compared(breakdowns)
     groups = [
@@ -55,7 +51,7 @@ def _by_implementation(
 
 
 def _rows(breakdowns: Mapping[int, Breakdown], slowdown: Mapping[int, float]) -> list[VersionedRun]:
-    """Return an implementation's runs sorted by version; [] if all have the same version."""
+    """Return an implementation's runs, oldest version first; [] if all versions are equal."""
     versions = {place: _versions(breakdown) for place, breakdown in breakdowns.items()}
     names = dict.fromkeys(name for of in versions.values() for name in of)
     differing = [name for name in names if len({of.get(name) for of in versions.values()}) > 1]

@@ -1,10 +1,8 @@
-"""Measure one implementation in a process of its own: time it undisturbed, then profile it.
-
-Modules in the order in which they run, from a request to a run on disk:
+"""Measure one implementation in its own process: time it undisturbed, then profile it.
 
 ::
 
     request ─ harness ─▶ worker ─▶ result.json ─ harness ─ captured_run ─▶ a run on disk
 
-``worker`` runs in the child process. This file imports nothing, because the worker imports it.
+This file imports nothing, because the worker process imports it.
 """

@@ -1,8 +1,7 @@
-"""Write a run from its finished rounds: one table of all events, one of all iterations.
+"""Write a run to disk from the results of its worker processes.
 
-``python -m lstmprof.capture.captured_run FOLDER`` writes the run of a session of ``lp.profile`` or
-``lstmprof run`` from its result.json and profile. If writing fails, the command prints one line on
-stderr and exits with status 1.
+``python -m lstmprof.capture.captured_run FOLDER`` does so for a session of ``lp.profile`` or
+``lstmprof run``.
 """
 
 from __future__ import annotations
@@ -37,16 +36,14 @@ from lstmprof.runs.ingest import described
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import SAMPLES_SCHEMA, TIMINGS_SCHEMA, Run, open_run, write_tables
 
-#: Lists in run.json that have one entry per profiled step.
 PER_STEP = (
     *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
     *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
 )
-#: Facts that must be equal in all rounds of a run. The exception is ``NOT_ALIKE``, which describes
-#: the framework's threads: they may differ between processes.
+#: Facts that must be equal in all rounds, except the threads' denormals: these differ by process.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
 NOT_ALIKE = "settings.framework_denormals"
-#: Sums over all iterations except warm-up: field of run.json -> column of timings.parquet.
+#: Columns of timings.parquet that are summed for run.json, without warm-up.
 SUMS = {
     "timing_wall_ns": "wall_ns",
     "timing_cpu_ns": "cpu_ns",
@@ -66,16 +63,9 @@ def write_captured(
     source: str = CAPTURED,
     ranks: Sequence[int] = (),
 ) -> Run:
-    """Write the run ``name`` of the ``rounds``, one process each, into ``out``; return it.
+    """Write a run from its rounds, each of which ran in its own process.
 
-    ``source`` is ``OWN_CODE`` if the steps are the user's own; then the ranges in the profile are
-    the user's, too. If ``ranks`` are given, the ``rounds`` are the ranks of one job, which ran at
-    the same time; facts other than events are then taken from the first rank.
-
-    Raises:
-        CaptureError: versions, settings or the device differ between the rounds.
-        ProfileError: a profile cannot be read.
-        RunError: the run exists and ``force`` is False.
+    If ``ranks`` are given, the rounds are the ranks of one distributed job.
     """
     refuse_unless_alike(rounds)
     profile = (
@@ -101,7 +91,6 @@ def write_captured(
 
 
 def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
-    """Raise CaptureError if the rounds differ in versions, settings or device."""
     first, *others = (dict(_facts({n: r.metadata.get(n) for n in ALIKE})) for r in rounds)
     for number, facts in enumerate(others, 2):
         for name in sorted({*first, *facts} - {NOT_ALIKE}):
@@ -115,7 +104,7 @@ def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
 
 
 def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (path, value) for each value of nested mappings; a path is like ``versions.torch``."""
+    """Flatten nested mappings to (path, value), with paths like ``versions.torch``."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _facts(value, f"{prefix}{name}.")
@@ -124,10 +113,6 @@ def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
-    """Join the profiles of all rounds.
-
-    ``own_scopes`` is True if lstmprof, not the user's code, wrote the ranges of the phases.
-    """
     processes = []
     for result in rounds:
         profile = _read(result)
@@ -139,7 +124,7 @@ def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
 
 
 def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) -> Profile:
-    """Read the profiles of the processes of one job; return them as one annotated profile."""
+    """Join the profiles of a distributed job's processes."""
     whole = sources.join_ranks(ranks, [_read(result) for result in processes])
     events = annotated(whole.events, captured=False)
     for rank, result in zip(ranks, processes, strict=True):
@@ -148,12 +133,9 @@ def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) 
 
 
 def _read(result: CaptureResult) -> Profile:
-    """Read the profile of a process.
-
-    If the last step was cut short, it counts as a plain range instead of a step.
-    """
     profile = formats.read(result.profiles[0])
     events = profile.events
+    # a last step that was cut short is no step
     cut = windows(events, captured=True)[len(result.metadata["profiled_wall_ns"]) :]
     if not cut or cut[0].step is None:
         return profile
@@ -163,7 +145,7 @@ def _read(result: CaptureResult) -> Profile:
 
 
 def _link(source: Path, place: Path) -> None:
-    """Put the file ``source`` at ``place``, as a hard link if possible."""
+    """Hard-link a file, or copy it across disks."""
     try:
         os.link(source, place)
     except OSError:
@@ -171,10 +153,7 @@ def _link(source: Path, place: Path) -> None:
 
 
 def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """Join facts of all rounds for run.json.
-
-    Lists are concatenated, counters are added, and the largest peak of memory is kept.
-    """
+    """Return the entries of run.json that combine all rounds."""
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]
@@ -197,13 +176,12 @@ def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
 
 
 def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> list[str] | None:
-    """Return the values in the list ``name`` of every round; None without a common value."""
     first, *others = (metadata.get(name) or () for metadata in all_metadata)
     return [value for value in first if all(value in other for other in others)] or None
 
 
 def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return sums of the counters that all rounds have; ``reason``: why a counter is missing."""
+    """Add up the counters that every round recorded."""
     first = of_rounds[0]
     names = [name for name in first if all(isinstance(of.get(name), int) for of in of_rounds)]
     sums = {name: sum(counts[name] for counts in of_rounds) for name in names}
@@ -213,10 +191,7 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _joined_lists(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Return the lists ``name`` of all rounds as one list.
-
-    Return None unless each round's list has a value for each of its profiled steps.
-    """
+    """Concatenate lists with one value per profiled step; None if a round lacks a value."""
     lists = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count
@@ -226,10 +201,7 @@ def _joined_lists(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """Return the number of iterations except warm-up, and their ``SUMS``.
-
-    A sum is None if a value of its column is null.
-    """
+    """Return totals over all iterations except warm-up; None if a value is missing."""
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()
@@ -239,7 +211,7 @@ def _sums(timings: pa.Table) -> dict[str, int | None]:
 
 
 def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
-    """Return the timings of all rounds; iterations are numbered consecutively over all rounds."""
+    """Join the timings of all rounds, numbering the iterations consecutively."""
     tables = []
     for number, result in enumerate(rounds):
         columns = {**result.timings, "round": [number] * len(result.timings["iteration"])}
@@ -251,17 +223,13 @@ def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
 
 
 def samples_of(rounds: Sequence[CaptureResult]) -> pa.Table | None:
-    """Return the rows of samples.parquet, or None if no round was sampled."""
     sampled = [(number, r) for number, r in enumerate(rounds) if r.samples is not None]
     rows = [row for number, result in sampled for row in _rows(number, result)]
     return pa.Table.from_pylist(rows, schema=SAMPLES_SCHEMA) if sampled else None
 
 
 def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
-    """Return a row for each distinct stack sampled in the steps of round ``number``.
-
-    ``part`` is the kind of time, such as dispatch, to which the stack belongs.
-    """
+    """Return the call stacks sampled in one round, with the kind of time that each belongs to."""
     assert result.samples is not None
     framework = str(result.metadata["framework"])
     rows = []
@@ -287,7 +255,6 @@ def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
 def sampling_facts(
     rounds: Sequence[CaptureResult], samples: pa.Table | None
 ) -> list[dict[str, Any]] | None:
-    """Return the facts about each round's sampled pass; None if no sampler was requested."""
     passes = [result.metadata.get("sampling") for result in rounds]
     if not any(passes):
         return None
@@ -302,7 +269,7 @@ def sampling_facts(
 
 
 def written(folder: Path) -> Run:
-    """Write and return the run of the session in ``folder``, which may have a folder per rank."""
+    """Write the run of a finished session; a distributed job has one folder per rank."""
     folders = [path.parent for path in folder.glob(f"rank-*/{RESULT}")] or [folder]
     measured = {}
     for part in folders:

@@ -1,9 +1,7 @@
 """An implementation in the user's own file: ``--impl mymodel.py:build``.
 
-This module does not execute the file. It parses the text to find the framework and the function
-that builds the network; the worker executes the file later (``worker.users_file``).
-
-Uses only the standard library and Python 3.7, because capture workers import it.
+This module only parses the file; the worker executes it (``worker.users_file``). Capture workers
+import this module: only the standard library and Python 3.7.
 """
 
 from __future__ import annotations
@@ -21,21 +19,20 @@ from lstmprof.implementations import UNUSUAL, Implementation
 
 #: Frameworks that have a training loop for users' networks; Keras runs on one of them.
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-#: Module that the file imports -> framework. A file that imports only Keras runs on TensorFlow,
-#: unless the file sets ``FRAMEWORK``.
+#: Imports that show the framework; a file that imports only Keras runs on TensorFlow.
 _FRAMEWORK_OF_IMPORT = {name: name for name in FRAMEWORKS}
 _FRAMEWORK_OF_IMPORT.update(
     {"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"}
 )
 BUILD = "build"
-#: Example files in ``templates`` for users to start from; each can be captured as it is.
+#: Example files for users to start from.
 TEMPLATES = ("torch", "tensorflow", "keras", "jax")
 _TEMPLATE = "`lstmprof list --template torch` prints a template"
 
 
 @dataclasses.dataclass(frozen=True)
 class ImplementationFile:
-    """A user's file, by its absolute path, and the name of its function that builds the network."""
+    """A user's file, and its function that builds the network."""
 
     path: str
     function: str
@@ -44,15 +41,11 @@ class ImplementationFile:
 
     @property
     def file_name(self) -> str:
-        """Return the file's name, such as ``mymodel.py``."""
         return os.path.basename(self.path)
 
     @property
     def name(self) -> str:
-        """Return the name for runs: ``mymodel``, or ``mymodel-small`` for the function ``small``.
-
-        The name differs from all built-in implementations.
-        """
+        """Return the name for runs, such as ``mymodel``, or ``mymodel-small`` for ``small``."""
         stem = os.path.splitext(self.file_name)[0]
         name = stem if self.function == BUILD else "{}-{}".format(stem, self.function)
         name = re.sub(r"[^\w.=+-]+", "-", name).lstrip(".") or BUILD
@@ -60,7 +53,7 @@ class ImplementationFile:
 
     @property
     def row(self) -> Implementation:
-        """Return a row like the rows of the built-in table; it accepts every workload."""
+        """Describe the file like a built-in implementation that supports every workload."""
         summary = "{} of {}".format(self.function, self.file_name)
         return Implementation(
             self.name, "", "", summary, knows=tuple(UNUSUAL), runs_on=self.framework
@@ -68,17 +61,11 @@ class ImplementationFile:
 
 
 def is_file(text: str) -> bool:
-    """Return whether ``text`` names a file instead of a built-in implementation."""
     return bool(re.search(r"\.py(:[^/\\:]*)?\Z", text))
 
 
 def implementation_file(text: str) -> ImplementationFile:
-    """Return the file that ``path.py`` or ``path.py:function`` means.
-
-    Raises:
-        UsageError: the file cannot be read, is not valid Python, lacks the function, or shows no
-            framework.
-    """
+    """Parse ``path.py`` or ``path.py:function``, and check the file."""
     path, function = _parts(text)
     name = os.path.basename(path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -118,7 +105,7 @@ def _parts(text: str) -> Tuple[str, str]:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that a file defines or imports; ``*`` for ``from module import *``."""
+    """Yield the names that a file defines or imports."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node.name
@@ -134,17 +121,14 @@ def _functions(tree: ast.Module) -> Set[str]:
 
 
 def _framework(tree: ast.Module, name: str) -> str:
-    """Return the file's ``FRAMEWORK`` if it is set, else the framework of its first known import.
-
-    Imports of Keras count only if no other known module is imported.
-    """
+    """Return the framework that a file states (``FRAMEWORK``) or imports."""
     stated = _stated_framework(tree)
     if stated is not None:
         if stated not in FRAMEWORKS:
             raise unknown_name("FRAMEWORK of {}".format(name), stated, FRAMEWORKS)
         return stated
     roots = list(_imported(tree))
-    # Keras is tried last, because a file for another backend than TensorFlow may import both.
+    # Keras last: a file for its other backends imports both
     for root in [root for root in roots if root != "keras"] + roots:
         if root in _FRAMEWORK_OF_IMPORT:
             return _FRAMEWORK_OF_IMPORT[root]
@@ -178,7 +162,6 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def template_text(name: str) -> str:
-    """Return the template ``name``, one of ``TEMPLATES``."""
     path = os.path.join(os.path.dirname(__file__), "templates", name + ".py")
     with open(path, encoding="utf-8") as file:
         return file.read()

@@ -1,9 +1,7 @@
-"""Record a process with Nsight Systems: start it, control the recording by NVTX, export the report.
+"""Record a process with Nsight Systems: start it, and export the report.
 
-The recording begins and ends with the NVTX range ``profile``. Killing nsys does not end the process
-that nsys started, because this process has its own session; a ``Lifeline`` ends it. The nsys of
-some distributions (Debian) leaves a recording without a report; then ``QdstrmImporter`` is called
-directly. Source: docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch Options".
+Killing nsys does not end the process that it started; a ``Lifeline`` does. Source:
+docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch Options".
 """
 
 from __future__ import annotations
@@ -21,10 +19,9 @@ from lstmprof.capture.worker.profilers import NSYS_RANGE
 from lstmprof.capture.worker.profiling import DOMAIN, compressed
 
 REPORT = "report"
-#: The SQLite export of the report.
 DATABASE = "steps.sqlite"
 _IMPORTER = "QdstrmImporter"
-#: Folders that may contain the importer, relative to the folder of nsys.
+#: Where the importer may be, relative to nsys.
 _IMPORTER_FOLDERS = (
     *("../host-linux-x64", "../../host-linux-x64"),
     *("../lib/nsight-systems/host-linux-x64", "../../../nsight-systems/host-linux-x64"),  # Debian
@@ -32,7 +29,6 @@ _IMPORTER_FOLDERS = (
 
 
 def nsys_path() -> str:
-    """Return the ``nsys`` on the PATH, or raise a CaptureError."""
     path = shutil.which("nsys")
     if path is None:
         raise CaptureError(
@@ -43,46 +39,41 @@ def nsys_path() -> str:
 
 
 def around(command: Sequence[str], folder: Path) -> list[str]:
-    """Return the command that runs ``command`` under nsys, which writes a report to ``folder``."""
+    """Return a command line that records ``command`` by nsys."""
     return [
         *(nsys_path(), "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none"),
-        "--wait=primary",  # do not wait for processes that outlive the main process
+        "--wait=primary",  # processes may outlive the main one
         *(
             "--capture-range=nvtx",
             f"--nvtx-capture={NSYS_RANGE}@{DOMAIN}",
             "--capture-range-end=stop",
         ),
-        # let nsys find the range although its name is not a registered NVTX string
+        # without this, nsys ignores ranges whose name is no registered NVTX string
         *("--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "--force-overwrite=true"),
         *(f"--output={folder / REPORT}", *command),
     ]
 
 
 class Lifeline:
-    """A FIFO that this process keeps open; when it closes, the process under nsys ends."""
+    """A FIFO that ends the recorded process when lstmprof closes it or dies."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
-        # Opened for reading, too, because opening for writing only would wait for a reader. Child
-        # processes do not inherit the FIFO.
+        # Opened for reading, too: opening for writing only would wait for a reader.
         self._fifo = os.open(path, os.O_RDWR)
 
     def close(self) -> None:
-        """Close the FIFO, which ends the process that reads it."""
         os.close(self._fifo)
 
 
 def export(folder: Path, place: str = ".") -> None:
-    """Export the nsys report to SQLite; gzip report and export into ``place``.
-
-    Enter both files in the result.json of ``folder``.
-    """
-    # Imported here, because it needs libraries for reading profiles, which a machine that only
-    # captures may lack.
+    """Export the nsys report to SQLite, and add both files, compressed, to the worker's result."""
+    # imported here: a machine that only captures may lack libraries for reading profiles
     from lstmprof.formats.cuda.nsys import export_command
 
     report = folder / f"{REPORT}.nsys-rep"
     stream = folder / f"{REPORT}.qdstrm"
+    # the nsys of some distributions (Debian) leaves a recording without a report
     if not report.exists() and stream.exists():
         _run([_importer(), "-i", str(stream)])
     if not report.exists():

@@ -1,10 +1,8 @@
-"""Assign the input shapes that a worker recorded separately to the ops of the profile.
+"""Assign input shapes that a worker recorded in a separate step to the ops of the profile.
 
 Ops are matched by name, and by their order among ops of the same name in a step. The steps of a
-capture are alike, so the inputs of one recorded step are used for every step. If a step has more or
-fewer ops of a name than the recorded step, these ops get shapes only if all recorded shapes of this
-name are equal. The steps of a user's training may differ. So inputs with a step number are used
-only for this step, and only if the step has as many ops of this name.
+capture are alike, so one recorded step serves for all; the steps of a user's training are not, so
+they are recorded with a step number.
 """
 
 from __future__ import annotations
@@ -21,23 +19,19 @@ from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Beginning of the name of a node in a loop or branch that TensorFlow inlined into the graph.
+#: Prefix of a node in a loop or branch that TensorFlow inlined into the graph.
 _INLINED = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
 _OP_TYPE = re.compile(r":\w+$")
-#: Beginning of the name of a node in a function that TensorFlow inlined into its caller's graph.
+#: Prefix of a node in a function that TensorFlow inlined into its caller.
 _CALLED = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
-#: Inputs of one op: shapes as JSON, element types as JSON, and the number of the step in which the
-#: op ran (None: every step).
+#: Inputs of one op: shapes as JSON, element types as JSON, and the step (None: every step).
 Entry = tuple[str, str, int | None]
 Recorded = dict[str, list[Entry]]
 
 
 def with_inputs(events: EventTable, path: Path | None, rank: int | None = None) -> EventTable:
-    """Return ``events`` with the inputs of one process's ops from the file at ``path``.
-
-    The process is the process of ``rank``, or the only process if ``rank`` is None.
-    """
+    """Add the recorded inputs to the ops of one process."""
     if path is None:
         return events
     recorded: Recorded = {}
@@ -57,7 +51,7 @@ def _compact(values: Any) -> str:
 def _joined(
     events: EventTable, recorded: Recorded, rank: int | None
 ) -> list[tuple[Ints, tuple[list[str], list[str]]]]:
-    """Return per op name and step: (rows of its ops, (shapes of each op, types of each op))."""
+    """Return (rows of the ops, (shapes, element types)) per op name and step."""
     codes, names = events.texts("name")
     step = events.ints("step", UNKNOWN)
     if rank is not None:
@@ -65,7 +59,7 @@ def _joined(
     rows = np.flatnonzero(
         events.is_kind("op") & events.where_name(lambda name: _plain(name) in recorded)
     )
-    # inputs that belong to a known step are exact, so they replace the profiler's shapes
+    # inputs recorded in this very step are exact, so they replace the profiler's shapes
     exact = {name for name, entries in recorded.items() if entries[0][2] is not None}
     wanted = (events.texts("shapes")[0] == NONE) | events.where_name(exact.__contains__)
     rows = rows[(step[rows] != UNKNOWN) & wanted[rows]]
@@ -85,11 +79,7 @@ def _joined(
 
 
 def _inputs_in_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
-    """Return the recorded inputs for the ``count`` ops of one name in step ``number``.
-
-    ``recorded`` has all recorded inputs of ops of this name. The result is empty if ``recorded``
-    does not show which op had which inputs.
-    """
+    """Return the inputs of the ops of one name in a step; empty if the ops cannot be told apart."""
     if any(step is not None for _, _, step in recorded):
         entries = [entry for entry in recorded if entry[2] == number]
         return entries if len(entries) == count else []

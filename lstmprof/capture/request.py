@@ -1,4 +1,4 @@
-"""The request to a worker or to the process of a user's script, and the result of a worker."""
+"""The request to a worker or to the process of a user's script, and the worker's result."""
 
 from __future__ import annotations
 
@@ -16,51 +16,44 @@ from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload, checked
 
 MODES = ("train", "forward")
-#: Precisions. fp32: no TF32 anywhere. tf32: matmuls may round their inputs to TF32. amp-*: the
-#: framework's own mixed precision (autocast, or a Keras policy), with gradient scaling for fp16.
+#: fp32: no TF32 anywhere. tf32: matmuls may round their inputs to TF32. amp-*: the framework's own
+#: mixed precision, with gradient scaling for fp16.
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 LONGEST_S = 30 * 86400.0
-#: Default number of rounds. Each round is one worker process with a share of the iterations. With
-#: fewer than three rounds, it is not visible how much timings differ between processes.
+#: Worker processes per run; fewer than three would not show how much timings differ by process.
 ROUNDS = 3
-#: Default number of profiled steps, of all rounds together. Ten are enough for a clean step (a step
-#: without disturbances).
+#: Profiled steps of all rounds together; ten are enough for one without disturbances.
 PROFILED = 12
-#: Programs that can sample the worker's call stacks, in a separate pass.
+#: Programs that can sample the worker's call stacks.
 PY_SPY, PERF = "py-spy", "perf"
 SAMPLERS = (PY_SPY, PERF)
-#: Recorders of profiled steps: the framework's own profiler, or Nsight Systems from outside.
 FRAMEWORKS_OWN, NSYS = "framework", "nsys"
 PROFILERS = (FRAMEWORKS_OWN, NSYS)
 
-#: File with the worker's result, next to the request.
 RESULT = "result.json"
-#: Name of a FIFO that lstmprof keeps open. The process that Nsight Systems starts reads this FIFO,
-#: and ends when the FIFO closes, even if lstmprof was killed.
+#: A FIFO that lstmprof keeps open; the process under Nsight Systems ends when it closes.
 LIFELINE = "lifeline"
-#: Line by which a worker ends its turn (the time in which no other worker runs) and asks for its
-#: next turn.
+#: Line by which a worker lets the others run, and asks for its next turn.
 TURN = "turn"
-#: Prefix of a worker's progress lines if other programs write to the same pipe.
+#: Prefix of a worker's progress lines, because nsys writes to the same pipe.
 MARK = "lstmprof: "
 
 
 @dataclasses.dataclass(frozen=True)
 class CaptureRequest:
-    """What to capture, and how. The first iteration, a warm-up, gives the compile time."""
+    """What to capture, and how."""
 
     implementation: str
     workload: Workload
-    device: str = "auto"  # auto: the first GPU the framework can use, else the CPU
+    device: str = "auto"  # auto: the first GPU that the framework can use, else the CPU
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
-    # number of timed iterations of all rounds together; the share of one round is enough for a
-    # confidence interval of its median
+    # in all rounds together; one round's share is enough for a confidence interval of its median
     iterations: int = 30
-    timing_s: Optional[float] = None  # seconds after which no further iteration is timed
-    # None: as many iterations as the implementation needs (``warmup_iterations``)
+    timing_s: Optional[float] = None  # no iteration is timed after this many seconds
+    # None: as many as the implementation needs
     warmup: Optional[int] = None
-    # number of profiled steps per round; None: PROFILED in all rounds together; 0: no profile
+    # per round; None: PROFILED in all rounds together
     profile_steps: Optional[int] = None
     profiler: str = FRAMEWORKS_OWN  # one of PROFILERS
     seed: int = 0
@@ -73,44 +66,39 @@ class CaptureRequest:
     onednn: bool = True  # False: the framework's own kernels instead of oneDNN's
     anomaly: bool = False  # PyTorch's anomaly detection, which checks gradients for NaN
     deterministic: bool = False  # use only deterministic algorithms
-    peaks: bool = True  # measure the peak rates of the device after the passes
+    peaks: bool = True  # measure the device's peak rates after the passes
     label: str = ""  # the user's label, part of the run's name
     sampler: Optional[str] = None  # one of SAMPLERS; None: no sampled pass
-    sampler_s: float = 10.0  # seconds of sampling, over all rounds
-    turn_with: Tuple[str, ...] = ()  # names of runs whose workers take turns, including this one
+    sampler_s: float = 10.0  # over all rounds
+    turn_with: Tuple[str, ...] = ()  # runs whose workers take turns, including this one
     cpus: Tuple[int, ...] = ()  # CPUs to use; empty: the idlest
-    # the user's implementation file; ``implementation`` is then a name made from this file's name
+    # the user's own implementation
     file: Optional[ImplementationFile] = None
 
     def __post_init__(self) -> None:
-        """Replace the device ``cuda`` by ``cuda:0``, the first GPU."""
         if self.device == "cuda":
             object.__setattr__(self, "device", "cuda:0")
 
     @property
     def row(self) -> Implementation:
-        """Return the implementation: a row of the built-in table, or one for the user's file."""
+        """Return the implementation: built in, or in the user's file."""
         return implementations.find(self.implementation) if self.file is None else self.file.row
 
     @property
     def steps_to_profile(self) -> int:
-        """Return the number of profiled steps of this worker."""
         return PROFILED if self.profile_steps is None else self.profile_steps
 
     @property
     def warmup_iterations(self) -> int:
-        """Return the requested number of warm-up iterations, else the implementation's default."""
         if self.warmup is not None:
             return self.warmup
         return self.row.settles_after
 
     def to_json(self) -> str:
-        """Return the request as JSON for the worker."""
         return json.dumps(dataclasses.asdict(self), indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> CaptureRequest:
-        """Return the request from the JSON of ``to_json``."""
         fields = json.loads(text)
         named: Dict[str, Any] = {"workload": Workload(**fields["workload"])}
         named.update({name: tuple(fields.get(name, ())) for name in ("turn_with", "cpus")})
@@ -133,7 +121,7 @@ def run_name(request: CaptureRequest) -> str:
 
 
 def switched(request: CaptureRequest) -> List[str]:
-    """Return the names of the settings that ``request`` changes, such as ``no-onednn``."""
+    """Return the settings that are not the default, such as ``no-onednn``."""
     settings = (
         ("keep-denormals", request.keep_denormals),
         ("no-onednn", not request.onednn),
@@ -144,7 +132,7 @@ def switched(request: CaptureRequest) -> List[str]:
 
 
 def wanted(request: CaptureRequest) -> List[str]:
-    """Return the features that ``request`` needs, named like the keys of ``refusals``."""
+    """Return the features that a request needs, named like the keys of ``refusals``."""
     workload, device = request.workload, request.device.partition(":")[0]
     both = "{} on {}".format(request.precision, device)
     needs = [device, request.precision, both, request.mode, workload.loss]
@@ -172,7 +160,7 @@ def wanted(request: CaptureRequest) -> List[str]:
 
 
 def refusal(request: CaptureRequest) -> Optional[str]:
-    """Return why the implementation cannot do what ``request`` needs; None if it can do so."""
+    """Return why the implementation does not support a request; None if it does."""
     refuses = request.row.refusals()
     for need in wanted(request):
         if need in refuses:
@@ -181,7 +169,6 @@ def refusal(request: CaptureRequest) -> Optional[str]:
 
 
 def check_device(request: CaptureRequest) -> None:
-    """Raise UsageError if the device is not ``auto``, ``cpu`` or ``cuda:N``."""
     if not re.match(r"(auto|cpu|cuda:\d+)\Z", request.device):
         raise UsageError(
             "unknown device '{}'".format(request.device),
@@ -191,18 +178,16 @@ def check_device(request: CaptureRequest) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class CaptureResult:
-    """The result of a worker. The paths are files that the worker wrote."""
-
     metadata: Mapping[str, Any]  # for run.json
     timings: Mapping[str, Sequence[Any]]  # the columns of timings.parquet
     profiles: Tuple[Path, ...]  # raw profiles, gzipped
     pid: Optional[int] = None  # process id of the worker
     samples: Optional[Path] = None  # sampled call stacks, gzipped
-    shapes: Optional[Path] = None  # file with the input shapes of the ops of a step
+    shapes: Optional[Path] = None  # input shapes of one step's ops
 
 
 def check(request: CaptureRequest) -> None:
-    """Raise UsageError if ``request`` is not valid or its implementation does not support it."""
+    """Raise UsageError if a request is not valid, or not supported by its implementation."""
     of = {"mode": MODES, "precision": PRECISIONS, "profiler": PROFILERS}
     for field, choices in of.items():
         if getattr(request, field) not in choices:
@@ -232,24 +217,17 @@ def check(request: CaptureRequest) -> None:
         raise UsageError("seed must be from 0 to 2³²−2, not {}".format(request.seed))
 
 
-#: What a script does after its steps have been measured: it continues, or it ends.
 GO_ON, STOP = "go-on", "stop"
 THEN = (GO_ON, STOP)
 
 
 @dataclasses.dataclass(frozen=True)
 class ScriptRequest:
-    """How to measure a user's script: what to run, and how many steps to skip, time and profile.
+    """How to measure a user's script.
 
-    ``target`` is the path of the script, or the name of a module if ``module`` is True. ``place``
-    is the folder of the run. ``step_function`` is ``name`` of a function in the script, or
-    ``module:name``; None: lstmprof finds the steps by hooks in the framework. ``then`` is one of
-    ``THEN``. ``watch`` times every step until the script ends, and profiles if steps slow down.
-
-    ``writer`` is the interpreter that writes the run. ``compare_with`` is an earlier run with which
-    the verdict compares the new run. ``folder`` is set only if Nsight Systems records: the folder
-    of its recording. ``parts`` is set for the ranks of a job: the folder in which each rank leaves
-    its part of the run. ``facts`` are further entries of run.json.
+    ``step_function`` is ``name`` in the script or ``module:name``; by default, hooks in the
+    framework find the steps. ``parts`` is the folder in which the ranks of a job leave their
+    results, ``folder`` the recording of Nsight Systems, ``facts`` further entries of run.json.
     """
 
     target: str
@@ -274,10 +252,8 @@ class ScriptRequest:
     facts: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return the request as JSON text, which ``from_json`` reads."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> ScriptRequest:
-        """Return the request from the JSON ``text``."""
         return cls(**json.loads(text))

@@ -23,17 +23,17 @@ from lstmprof.capture.worker.machine.driver import (
 )
 
 OK, MISSING = "ok", "missing"
-#: Seconds after which a framework's import counts as hanging.
+#: An import that takes longer hangs.
 _IMPORT_S = 300.0
-#: Parameters of the NVIDIA driver. ``RmProfilingAdminOnly: 1`` lets only root read GPU counters.
+#: ``RmProfilingAdminOnly: 1`` in it means that only root may read GPU counters.
 _PARAMETERS = Path("/proc/driver/nvidia/params")
-#: Linux setting; with a value above 2, users cannot read the CPU's counters.
+#: Above 2, users cannot read the CPU's counters.
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A checked property of the machine; ``next_step`` says what to change, or is empty."""
+    """A checked property of the machine."""
 
     name: str
     state: str
@@ -42,7 +42,6 @@ class Probe:
 
 
 def lines() -> Iterator[Probe]:
-    """Yield the probes: the driver, each framework, then what profiling needs."""
     gpu_driver = driver()
     yield _driver(gpu_driver)
     with ThreadPoolExecutor() as pool:  # each framework is imported in its own process
@@ -86,7 +85,7 @@ def _framework(name: str, gpu_driver: Driver) -> Probe:
 
 
 def _shared_files() -> Iterator[Probe]:
-    """Yield a probe for each library that two CUDA versions install at the same paths."""
+    """Report libraries that two CUDA versions install at the same paths."""
     installed = {d.name.lower() for d in metadata.distributions() if d.name}
     for library in ("cudnn", "nccl"):
         both = [f"nvidia-{library}-cu{major}" for major in (12, 13)]

@@ -1,11 +1,10 @@
 """The commands, one per file, in folders by what the user wants to do.
 
-A command is imported when it is used. ``VERBS`` repeats the first sentence of each command's help,
-so that `lstmprof --help` imports no command.
+``VERBS`` repeats the first sentence of each command's help, so that `lstmprof --help` imports no
+command.
 """
 
-#: Command → its folder, and the first sentence of its help. The commands are in the order in which
-#: a user needs them.
+#: Command → (folder, first sentence of its help), in the order in which a user needs them.
 VERBS = {
     "demo": ("explaining", "Diagnose two sample runs, to show what an answer looks like."),
     "list": (

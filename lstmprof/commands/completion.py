@@ -1,7 +1,7 @@
-"""Shell completion functions: each returns the possible values for the text ``begun``.
+"""Shell completion: each function returns possible values for the text ``begun``.
 
-Without a completion function, click's bash completion offers nothing for an argument, not even
-files. Therefore arguments that are paths use the function ``paths``.
+Without one, click's bash completion offers nothing for an argument, not even files; so arguments
+that are paths use ``paths``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def paths(_: click.Context, option: click.Parameter, begun: str) -> list[Complet
 def implementations(
     context: click.Context, option: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Return names of implementations that begin with ``begun``, or else files."""
+    """Return names of implementations, or else files."""
     from lstmprof.implementations import TABLE
 
     return _items((row.name for row in TABLE), begun) or paths(context, option, begun)
@@ -40,21 +40,19 @@ def listed(_: click.Context, option: click.Parameter, begun: str) -> list[Comple
 
 
 def workloads(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return names of workloads."""
     from lstmprof.workloads.studies import NAMED
 
     return _items((workload.name for workload in NAMED), begun)
 
 
 def precisions(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return names of precisions."""
     from lstmprof.capture.request import PRECISIONS
 
     return _items(PRECISIONS, begun)
 
 
 def devices(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return ``auto``, ``cpu``, ``cuda`` and the GPUs of this machine."""
+    """Return ``auto``, ``cpu``, ``cuda`` and this machine's GPUs."""
     from lstmprof.capture.worker.machine.host import cuda_devices
 
     gpus = (f"cuda:{number}" for number in range(cuda_devices()))
@@ -62,7 +60,7 @@ def devices(_: click.Context, option: click.Parameter, begun: str) -> list[Compl
 
 
 def eras(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return names of eras (known environments with old versions of a framework)."""
+    """Return names of eras (known environments with old framework versions)."""
     from lstmprof.capture.interpreters.eras import TABLE
 
     return _items((era.name for era in TABLE), begun)

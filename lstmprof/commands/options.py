@@ -39,7 +39,7 @@ TRACES = "traces"
 
 
 def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | None) -> str | None:
-    """Return ``pattern`` if it is a valid regular expression, else raise UsageError."""
+    """Refuse an invalid regular expression."""
     try:
         re.compile(pattern or "")
     except re.error as fault:
@@ -51,10 +51,7 @@ def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | Non
 
 
 def plain_file(_: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    """Return ``path`` if it is a regular file or does not exist, else raise UsageError.
-
-    Other files, such as pipes, could block the reader.
-    """
+    """Refuse what is not a regular file: a pipe could block the reader."""
     if path and Path(path).exists() and not Path(path).is_file():
         raise UsageError(f"{path}: not a regular file", f"give a file to {option.opts[0]}")
     return path
@@ -96,7 +93,7 @@ open_ = click.option(
 
 
 def formats(*names: str, help: str) -> Callable[[_Command], _Command]:
-    """Return the decorator for the option ``--format`` with these choices; default: the first."""
+    """Make the option ``--format``; the first choice is the default."""
     choice = click.Choice(names)
     return click.option("--format", "format_", type=choice, default=names[0], help=help)
 
@@ -105,18 +102,18 @@ format_ = formats("table", "json", "csv", help="Output format; JSON and CSV hold
 
 
 def say(line: str) -> None:
-    """Print a message for the user on stderr, separate from the results."""
+    """Print a message on stderr, separate from the results."""
     indent = line[: len(line) - len(line.lstrip(" "))]
     print(indent + one_line(line), file=sys.stderr, flush=True)
 
 
 def result(line: str) -> None:
-    """Print a result, such as a path, as one line on stdout."""
+    """Print a result, such as a path, on stdout."""
     print(one_line(line), flush=True)
 
 
 class Stages:
-    """Shows a command's progress on a terminal, at most one line per ``EVERY_S`` seconds."""
+    """Shows progress on a terminal, at most one line per ``EVERY_S`` seconds."""
 
     EVERY_S = 3.0
 
@@ -126,38 +123,35 @@ class Stages:
         self._done = 0
 
     def at(self, stage: str) -> None:
-        """Print that ``stage`` begins, if stderr is a terminal and no line came in ``EVERY_S``."""
+        """Print that a stage begins, unless a line came shortly before."""
         if sys.stderr.isatty() and self._clock() - self._printed_s >= self.EVERY_S:
             self._printed_s = self._clock()
             say(f"{stage} …")
 
     def done(self, noun: str, total: int) -> None:
-        """Count one more of ``total`` items as done, and show the count: ``3 of 8 {noun}``."""
+        """Count one more finished item: ``3 of 8 {noun}``."""
         self._done += 1
         if self._done < total:
             self.at(f"{self._done} of {total} {noun}")
 
 
-#: If more files than this are not profiles, one line replaces theirs: how many, and the first.
+#: More files that are not profiles share one line.
 MOST_FOREIGN_LINES = 3
 
 
 @dataclass
 class LeftOut:
-    """The errors of the inputs that a command could not read and left out."""
+    """The errors of inputs that a command left out."""
 
     faults: list[LstmprofError] = field(default_factory=list)
 
     @property
     def code(self) -> int:
-        """Return 1 if a profile or run was left out, else 0; other files do not count."""
+        """Return 1 if a profile or run was left out; other files do not count."""
         return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
 
     def print_all(self, word: str = "left out:") -> None:
-        """Print each error on a line that begins with ``word``, then the number of errors.
-
-        Many files that are not profiles share one line.
-        """
+        """Print each error, and their number; many files that are not profiles share a line."""
         foreign = [fault for fault in self.faults if isinstance(fault, ForeignFileError)]
         shared = len(foreign) > MOST_FOREIGN_LINES and word == "left out:"
         for fault in self.faults:
@@ -173,7 +167,7 @@ class LeftOut:
 
 @contextlib.contextmanager
 def leaving_out() -> Iterator[LeftOut]:
-    """Yield a ``LeftOut`` that collects errors of inputs; print the errors after the block."""
+    """Collect errors of inputs in the block, and print them after it."""
     left_out = LeftOut()
     try:
         yield left_out
@@ -185,7 +179,7 @@ def leaving_out() -> Iterator[LeftOut]:
 
 @contextlib.contextmanager
 def trying(place: object, left_out: LeftOut) -> Iterator[None]:
-    """Run a block of work on the input at ``place``; if it fails, add the error to ``left_out``."""
+    """Collect an error of the block, which works on the input ``place``."""
     from lstmprof.runs.border import border
 
     try:
@@ -196,7 +190,7 @@ def trying(place: object, left_out: LeftOut) -> Iterator[None]:
 
 
 def refuse_missing(paths: Sequence[str]) -> None:
-    """Raise UsageError if one of ``paths`` names no file, folder or URL."""
+    """Refuse paths that name no file, folder or URL."""
     for path in paths:
         if path and not is_url(path) and not Path(path).exists():
             raise UsageError(f"{path}: there is no such file or folder", "check the path")
@@ -205,14 +199,14 @@ def refuse_missing(paths: Sequence[str]) -> None:
 def runs_of(
     paths: Sequence[str], left_out: LeftOut, reading: Reading = lambda path, name: None
 ) -> list[Run]:
-    """Return all runs at ``paths``; call ``reading(path, name)`` before a profile is read."""
+    """Return all runs at ``paths``; ``reading(path, name)`` is called before a profile is read."""
     return [run for runs in runs_of_each(paths, left_out, reading) for run in runs]
 
 
 def runs_of_each(
     paths: Sequence[str], left_out: LeftOut, reading: Reading = lambda path, name: None
 ) -> list[list[Run]]:
-    """Return one list of runs for each of ``paths`` that has runs; see ``runs_of``."""
+    """Return one list of runs per path that has runs."""
     from lstmprof.runs.cache import opened
 
     return opened(paths, None, left_out.faults.append, reading)
@@ -225,10 +219,7 @@ def broken_down(
     tables: Sequence[str],
     look: Callable[[Breakdown], object] = lambda breakdown: None,
 ) -> list[Breakdown]:
-    """Return the breakdowns of ``runs``, with ``tables`` computed and ``look`` called on each.
-
-    Runs that fail are left out. If all runs fail, the first error is raised.
-    """
+    """Break down runs, without those that fail; raise the first error if all fail."""
     from lstmprof.breakdown import break_down
     from lstmprof.runs.border import border
 
@@ -252,7 +243,7 @@ def broken_down(
 def step_profiles(
     paths: Sequence[str], left_out: LeftOut, step_range: str | None
 ) -> list[StepProfile]:
-    """Return the step profiles (step time and its parts) of all runs at ``paths``."""
+    """Return step time and its parts for all runs at ``paths``."""
     from lstmprof.diagnose.step_profile import step_profile_of
 
     profiles: list[StepProfile] = []
@@ -264,7 +255,7 @@ def step_profiles(
 
 
 def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Breakdown:
-    """Return the breakdown, without tables, of the one run at ``path``; refuse several runs."""
+    """Break down the one run at ``path``; refuse several runs."""
     runs = runs_of([path], left_out)
     if len(runs) != 1:
         named = ", ".join(run.name for run in runs[:3]) + (" …" if len(runs) > 3 else "")
@@ -275,14 +266,14 @@ def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Bre
 def from_good(
     make: Callable[[Sequence[Breakdown]], _Made], breakdowns: Sequence[Breakdown], left_out: LeftOut
 ) -> _Made:
-    """Return ``make(breakdowns)``; leave out each breakdown for which ``make`` fails."""
+    """Return ``make(breakdowns)``, without breakdowns for which it fails."""
     from lstmprof.runs import border
 
     return border.from_good(make, breakdowns, lambda b: b.run.path, left_out.faults.append)
 
 
 def report_tables() -> tuple[str, ...]:
-    """Return the names of the tables that the report needs."""
+    """Return the tables that the report needs."""
     from lstmprof.report import TABLES
 
     return tuple(TABLES)
@@ -294,7 +285,7 @@ def open_report(
     across: Collection[str] = (),
     diagnoses: Sequence[Diagnosis] | None = None,
 ) -> None:
-    """Write the HTML report into the cache, and open it; compute ``diagnoses`` if None."""
+    """Write the HTML report into the cache, and open it."""
     import hashlib
     import os
     import tempfile
@@ -318,7 +309,7 @@ def open_report(
 
 
 def show(path: Path) -> None:
-    """Open the HTML file at ``path`` in the user's browser ($BROWSER or the default one)."""
+    """Open an HTML file in the user's browser ($BROWSER or the default one)."""
     import webbrowser
 
     if not webbrowser.open(path.resolve().as_uri()):
@@ -328,6 +319,6 @@ def show(path: Path) -> None:
 
 
 def bundled(name: str, in_clone: str) -> Path:
-    """Return the path of a folder of lstmprof: ``name`` in a wheel, ``in_clone`` in a git clone."""
+    """Return one of lstmprof's folders: ``name`` in a wheel, ``in_clone`` in a git clone."""
     package = Path(__file__).resolve().parents[1]
     return package / name if (package / name).is_dir() else package.parent / in_clone

@@ -1,4 +1,4 @@
-"""Decide whether two runs can be compared: which conditions must agree."""
+"""Decide whether two runs were made under the same conditions and can be compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # imported for types only, because the breakdown's heading im
 
 
 def conditions_in_words(info: RunInfo) -> dict[str, str]:
-    """Return the known conditions of a run as text: name of the condition → value."""
+    """Return the known conditions of a run as text, by name."""
     w, threads = info.workload, info.threads
     words = {
         "workload": f"{w.name} ({w.sizes})" if w else None,
@@ -29,15 +29,11 @@ def conditions_in_words(info: RunInfo) -> dict[str, str]:
 
 
 def device_in_words(info: RunInfo) -> str | None:
-    """Return the names of a run's devices as text; None if unknown."""
     return info.device_name or ", ".join(dict.fromkeys(info.device_names.values())) or None
 
 
 def disagreements(first: StepProfile, second: StepProfile) -> dict[str, str]:
-    """Return the conditions that differ between two runs: name → ``name (value and value)``.
-
-    Unknown values are shown as ``unknown``.
-    """
+    """Return the conditions in which two runs differ, with both values as text."""
     differences = {}
     for name in names.CONDITIONS:
         values = [condition(name, profile.info) for profile in (first, second)]
@@ -52,11 +48,7 @@ def disagreements(first: StepProfile, second: StepProfile) -> dict[str, str]:
 def refuse_unless_comparable(
     first: StepProfile, second: StepProfile, across: Collection[str] = ()
 ) -> None:
-    """Raise an error if two runs differ in a condition that ``across`` does not name.
-
-    Raises:
-        UsageError: another condition differs, or ``across`` has a name that is not a condition.
-    """
+    """Raise a UsageError if two runs differ in a condition that the user does not allow."""
     allowed = valid_conditions(across)
     differ = {n: text for n, text in disagreements(first, second).items() if n not in allowed}
     if differ:
@@ -68,11 +60,7 @@ def refuse_unless_comparable(
 
 
 def valid_conditions(across: Collection[str]) -> Collection[str]:
-    """Return ``across`` if each name in it is a condition.
-
-    Raises:
-        UsageError: a name is not a condition.
-    """
+    """Check the names of the conditions that may differ."""
     for name in across:
         if name not in names.CONDITIONS:
             raise UsageError(f"unknown condition '{name}'", "known: " + ", ".join(names.CONDITIONS))
@@ -82,10 +70,8 @@ def valid_conditions(across: Collection[str]) -> Collection[str]:
 def comparable_groups(
     profiles: Iterable[StepProfile], across: Collection[str] = ()
 ) -> list[list[StepProfile]]:
-    """Return ``profiles`` in groups of comparable runs, in the given order.
-
-    A run whose workload is unknown is a group of its own, unless ``across`` contains the workload.
-    """
+    """Group runs that were made under the same conditions."""
     groups = alike(profiles, attrgetter("info"), valid_conditions(across))
+    # a run whose workload is unknown is compared with no other run
     single = [] if "workload" in across else [g for g in groups if not g[0].info.workload]
     return [part for g in groups for part in ([[p] for p in g] if g in single else [g])]

@@ -1,4 +1,4 @@
-"""Diagnoses: why one run is slow, or why a run is slower than another run."""
+"""Explain why one run is slow, or slower than another run."""
 
 from __future__ import annotations
 
@@ -46,13 +46,11 @@ if TYPE_CHECKING:
 
 #: Version of the JSON document, whose fields docs/diagnose_document.py describes.
 VERSION = 4
-#: Findings (kinds of time) with a smaller share of the difference, or of a single run's step,
-#: appear only in JSON.
+#: Kinds of time below this share of the step or difference appear only in JSON.
 LEAST_SHARE = 0.01
-#: The notes name at most this many events that occur only in some steps.
+#: Number of rare events that the notes name.
 MOST_RARE = 3
-#: A run's first step counts as long if it exceeds the first step of the other run by at least the
-#: time of this many steps of the other run.
+#: Note a first step that is longer than the other run's by the time of this many steps.
 LONG_FIRST_STEP = 10
 WATERFALL = (
     Column.text("kind", "kind of time, such as matmul or dispatch"),
@@ -72,7 +70,6 @@ FINDINGS = (
     Column.text("sentence", "the finding in one sentence, with its evidence"),
     Column("fixes", pa.list_(pa.string()), "", "what to change"),
 )
-#: Fields of a ``Difference`` in JSON and tables.
 _DIFFERENCE = ("kind", "fast_ns", "slow_ns", "delta_ns")
 _NOTHING = DiagnosisOptions()
 _NO_ROOFLINE = (
@@ -82,7 +79,7 @@ _NO_ROOFLINE = (
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding (a kind of time) with its sentence, its certainty and the fixes for it."""
+    """A kind of time, such as matmul, with a sentence about it and the fixes for it."""
 
     finding: Finding
     sentence: str
@@ -97,12 +94,9 @@ class Explained:
 class Diagnosis:
     """Why the step of ``slow`` takes as long as it does; ``lp.diagnose`` returns it.
 
-    ``fast`` is the run that ``slow`` is compared with; it is None for a single run. ``repr`` shows
-    ``verdict``, the result. The ``delta_ns`` of all ``findings`` sum to the difference between the
-    two steps; for a single run they sum to its step. ``warnings`` are reasons to doubt the times.
-    ``roofline`` is the least time of the slow step; it is None if the work of the step or the peak
-    rates of the device are unknown. ``what_ifs`` are the requested predictions of the step after a
-    change.
+    ``fast`` is the run that ``slow`` is compared with. The times in ``findings`` sum to the
+    difference between the two steps, or to the step of a single run. ``warnings`` are reasons to
+    doubt the times. ``roofline`` is the least time that the device needs for the slow step.
     """
 
     fast: StepProfile | None
@@ -116,10 +110,7 @@ class Diagnosis:
 
     @property
     def dominant(self) -> Explained | None:
-        """Return the finding that the verdict names.
-
-        Return None if the runs do not differ beyond noise, or if no cause was identified.
-        """
+        """Return the kind of time that the verdict names."""
         return next((e for e in self.findings if e.finding is self.outcome.cause), None)
 
     @cached_property
@@ -130,43 +121,33 @@ class Diagnosis:
 
     @property
     def sentence(self) -> str:
-        """Return the verdict in one sentence, without the fixes and without how certain it is."""
         return self.verdict.sentence
 
     @property
     def ratio(self) -> Ratio | None:
-        """Return the slow step divided by the fast step, with its 95 % interval.
-
-        Return None for a single run.
-        """
+        """Return how many times as long the slow step takes, with a 95 % interval."""
         return self.outcome.ratio
 
     @property
     def fixes(self) -> tuple[Advice, ...]:
-        """Return the fixes, best first; the tuple is empty if no fix fits."""
+        """Return the fixes, best first."""
         return self.verdict.fixes
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """Return the time of each kind, such as matmul or dispatch, in both steps.
-
-        Return an empty tuple for a single run.
-        """
+        """Return the time of each kind, such as matmul, in both steps."""
         if self.fast is None:
             return ()
         return tuple(explained.finding.difference for explained in self.findings)
 
     @property
     def settings(self) -> tuple[settings.Disagreement, ...]:
-        """Return the settings that differ between the two runs.
-
-        Return an empty tuple for a single run.
-        """
+        """Return the settings that differ between the two runs."""
         return () if self.fast is None else settings.disagreements(self.fast.info, self.slow.info)
 
     @property
     def lacks(self) -> tuple[tuple[str, Lack], ...]:
-        """Return the data that the profiles lack, as pairs (run name, ``Lack``), slow run first."""
+        """Return the data missing in each profile, by name of the run, slow run first."""
         if self.fast is None:
             return tuple((self.slow.label, lack) for lack in self.slow.lacks)
         fast, slow = labels(self.fast, self.slow)
@@ -175,41 +156,32 @@ class Diagnosis:
 
     @property
     def doubts(self) -> tuple[tuple[StepProfile, Warning], ...]:
-        """Return the reasons to doubt the times, as pairs (run, ``Warning``), fast run first."""
+        """Return the reasons to doubt the times of each run."""
         runs = (self.slow,) if self.fast is None else (self.fast, self.slow)
         return tuple((profile, doubt) for profile in runs for doubt in profile.doubts)
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """Return the data that the profiles lack, with one sentence per kind of data.
-
-        If two runs are compared, each sentence begins with the name of its run.
-        """
+        """Return a sentence about each kind of missing data."""
         if self.fast is None:
             return tuple(lack.sentence for _, lack in self.lacks)
         return tuple(f"{run}: {lack.sentence}" for run, lack in self.lacks)
 
     @property
     def shown(self) -> tuple[Explained, ...]:
-        """Return findings of 1 % of the step or difference or more, for output to people.
-
-        Return no finding if two runs are compared and no cause was identified.
-        """
+        """Return the kinds of time that are long enough to show to people."""
         if self.fast is not None and self.dominant is None:
             return ()
         return tuple(e for e in self.findings if abs(e.finding.share or 0) >= LEAST_SHARE)
 
     @property
     def remedies(self) -> tuple[Advice, ...]:
-        """Return the fixes in the order of the findings."""
         return tuple(advice for explained in self.findings for advice in explained.remedies)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document that ``lstmprof diagnose --format json`` writes for this diagnosis.
+        """Return the document that ``lstmprof diagnose --format json`` writes.
 
-        docs/diagnose.schema.json describes the fields. Unknown values are None. The ``delta_ns`` of
-        ``waterfall`` sum to ``difference_ns``, and so do the ``delta_ns`` of ``findings``. For a
-        single run, ``waterfall`` is empty and the ``delta_ns`` of ``findings`` sum to ``slow_ns``.
+        docs/diagnose.schema.json describes the fields.
         """
         fast, slow = self.fast, self.slow
         return {
@@ -241,15 +213,12 @@ class Diagnosis:
         }
 
     def waterfall(self) -> Table:
-        """Return a ``Table``: the time of each kind, such as matmul, in the steps of both runs.
-
-        The table is empty for a single run.
-        """
+        """Return the time of each kind, such as matmul, in the steps of both runs."""
         rows = [_fields(d, *_DIFFERENCE) for d in self.differences]
         return Table("waterfall", pa.Table.from_pylist(rows, schema(WATERFALL)), WATERFALL)
 
     def table(self) -> Table:
-        """Return the findings as a ``Table`` with one row per kind of time, largest first."""
+        """Return one row per kind of time, largest first."""
         rows = [
             {
                 **_fields(e.finding, "rank", "kind", "slow_ns", "delta_ns", "share"),
@@ -264,12 +233,12 @@ class Diagnosis:
         return Table("findings", pa.Table.from_pylist(rows, schema(FINDINGS)), FINDINGS)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the findings as a DataFrame with one row per kind of time, largest first."""
+        """Return one row per kind of time, largest first."""
         return self.table().to_pandas()
 
     @property
     def kernel_names(self) -> list[str]:
-        """Return the names of the kernels of both runs; sentences shorten these names."""
+        """Return the names of the kernels of both runs, so that sentences can shorten them."""
         profiles = [profile for profile in (self.fast, self.slow) if profile is not None]
         return [row["name"] for profile in profiles for row in profile.rows("kernels")]
 
@@ -277,7 +246,7 @@ class Diagnosis:
         return page(self)
 
     def _repr_markdown_(self) -> str:
-        """Return the lines of ``repr`` as Markdown for a notebook."""
+        """Show this diagnosis in a notebook."""
         return markdown_page(self)
 
 
@@ -327,16 +296,12 @@ def diagnose_all(
     *,
     must_compare: bool = False,
 ) -> list[Diagnosis]:
-    """Return the diagnoses of several runs.
+    """Compare each run with the fastest comparable run.
 
-    Each run except the fastest is compared with the fastest comparable run. A run without a
-    comparable run is diagnosed on its own. If ``must_compare`` is True, all runs are compared with
-    the fastest run.
+    A run without a comparable run is diagnosed on its own, unless ``must_compare`` is True.
 
     Raises:
-        UsageError: ``must_compare`` is True, and the runs differ in a condition that is not in
-            ``across``. Or a run lacks the data for a wanted prediction, or the wanted rank or
-            device.
+        UsageError: the runs cannot be compared, or lack the data for a requested prediction.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     names = made_unique(breakdown.run.name for breakdown in breakdowns)
@@ -365,7 +330,7 @@ def diagnose_all(
 
 
 def _with_measured_gains(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> Diagnosis:
-    """Return ``diagnosis``, with measured gains for fixes that a run in ``group`` already has."""
+    """Replace forecast gains of fixes by the gains of runs that already have the fix."""
     findings = []
     for explained in diagnosis.findings:
         advice = (with_measured_gain(a, diagnosis.slow, group) for a in explained.remedies)
@@ -376,30 +341,26 @@ def _with_measured_gains(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> 
 def with_measured_gain(
     advice: Advice, slow: StepProfile, group: Sequence[StepProfile]
 ) -> Advice | None:
-    """Return ``advice`` with the gain of the fastest run in ``group`` that follows the advice.
-
-    Return None if this run is not faster than ``slow``. Return ``advice`` unchanged if no run
-    follows it, or if the gain may be noise.
-    """
+    """Take the gain of a fix from the fastest run that already has it."""
     others = [p for p in group if _follows(p, advice, slow)]
     if not others:
         return advice
     other = min(others, key=lambda profile: profile.length_ns)
     gain_ns = slow.length_ns - other.length_ns
+    # the fix does not help here, so do not advise it
     if gain_ns <= 0:
         return None
+    # the gain may be noise
     if no_difference(other, slow):
         return advice
     return replace(advice, measured_ns=other.length_ns, measured_with=other.label, gain_ns=gain_ns)
 
 
 def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
-    """Return whether ``other`` does what ``advice`` says to change in ``slow``.
-
-    For runs that are not captures, the result is False for all advice except ``layer_in_one_op``.
-    """
+    """Return whether ``other`` already has the fix that ``slow`` needs."""
     if other.implementation is not None or slow.implementation is not None:
         return other.implementation == advice.implementation is not None
+    # only this fix is visible in the layers of a profile
     if other.framework != slow.framework or advice.name != layer_in_one_op.name:
         return False
     for size in ("time_steps", "batch", "inputs", "hidden"):
@@ -411,11 +372,7 @@ def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
 
 
 def compare(first: StepProfile, second: StepProfile, across: Collection[str] = ()) -> Diagnosis:
-    """Return the diagnosis of why the slower of two runs is slower.
-
-    Raises:
-        UsageError: the runs differ in a condition that is not in ``across``.
-    """
+    """Explain why the slower of two runs is slower."""
     refuse_unless_comparable(first, second, across)
     fast, slow = sorted((first, second), key=lambda profile: profile.length_ns)
     differences = findings(fast, slow)
@@ -435,7 +392,7 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 
 
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
-    """Return the diagnosis of a single run; ``saved`` is kind of time → saving without it."""
+    """Explain the step of a single run, with the savings that replays predict."""
     parts = findings(None, profile, saved)
     result = outcome_of_one(profile, parts)
     explained = _explained(parts, result)
@@ -450,13 +407,14 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
 
 
 def _explained(differences: list[Finding], result: Outcome) -> tuple[Explained, ...]:
-    """Return the findings with sentences; large, certain findings get fixes, no fix twice."""
+    """Add a sentence, the certainty and the fixes to each kind of time."""
     explained, given = [], set[str]()
     for finding in differences:
         certainty = certainty_of(finding, differences)
         large = (finding.share or 0) >= ADVISED_SHARE and finding.delta_ns > 0
         is_advised = large and result.state != "none" and certainty.level != "unknown"
         advised = remedies(finding) if is_advised else ()
+        # advise each fix once
         advice = tuple(a for a in advised if a.sentence not in given)
         given |= {a.sentence for a in advice}
         explained.append(Explained(finding, sentences.finding_sentence(finding), certainty, advice))
@@ -486,7 +444,7 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _time_notes(profile: StepProfile) -> list[str]:
-    """Return notes: time that timed steps lost to disturbances, and events of only some steps."""
+    """Return notes on disturbed steps and on rare events."""
     lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [
         f"in only {r.steps} of {profile.steps} steps, {cropped(r.name)} takes "
@@ -497,10 +455,7 @@ def _time_notes(profile: StepProfile) -> list[str]:
 
 
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
-    """Return a note: after how many steps the fast run makes up for its longer first step.
-
-    Return None if the fast run's first step is not long (``LONG_FIRST_STEP``).
-    """
+    """Return a note on how many steps it takes to make up for a long first step."""
     first, other = (profile.info.compile_ns for profile in (fast, slow))
     gain = slow.length_ns - fast.length_ns
     if first is None or other is None or gain <= 0 or not timed(fast, slow):

@@ -34,14 +34,13 @@ State = Literal["pass", "fail", "inconclusive"]
 
 #: Version of the JSON document, whose fields docs/compare_document.py describes.
 VERSION = 2
-#: Exit status of each state. As in all commands, errors exit with 1 or 2, and signals with 128 plus
-#: their number.
+#: All commands use 1 and 2 for errors, and 128 plus the number of a signal.
 EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}
-#: The states, worst first.
+#: Worst first.
 _GRAVEST: tuple[State, ...] = ("fail", "inconclusive", "pass")
-#: If more rounds than this would be needed to decide, lstmprof advises another limit.
+#: If a decision needs more rounds than this, lstmprof advises another limit.
 MOST_ROUNDS = 100
-#: Number of iterations per round that is advised if a run does not record its number.
+#: Iterations per round that are advised if the run does not record its own number.
 _USUAL_ITERATIONS = 10
 _SHAPE = re.compile(r"(?i)\s*(slower|faster|step)\s*>\s*(\d{1,9}(?:\.\d{1,9})?)\s*(\S+)\s*")
 _UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
@@ -50,7 +49,7 @@ _EXAMPLE = "write 'slower > 3 %', 'faster > 20 %' or 'step > 12 ms', joined by '
 
 @dataclass(frozen=True)
 class Limit:
-    """A condition that fails the gate if ``word`` (slower, faster or step) exceeds ``most``.
+    """A limit of ``--fail-if``.
 
     ::
 
@@ -58,7 +57,7 @@ class Limit:
         faster > 20 %       a step of the base run takes over 20 % longer than a step of the new run
         step > 12 ms        a step of the new run takes over 12 ms, whatever the base run takes
 
-    ``most`` is in ns for ``step``, else a share, such as 0.03 for ``slower > 3 %``.
+    ``most`` is in ns for ``step``, else a share, such as 0.03.
     """
 
     word: Word
@@ -67,16 +66,11 @@ class Limit:
 
     @property
     def unit(self) -> Literal["share", "ns"]:
-        """Return the unit of ``most``: ``ns`` or ``share``."""
         return "ns" if self.word == "step" else "share"
 
 
 def limits(text: str) -> tuple[Limit, ...]:
-    """Parse ``text`` into conditions, each of which fails the gate.
-
-    Raises:
-        UsageError: ``text`` cannot be parsed.
-    """
+    """Parse the text of ``--fail-if``."""
     return tuple(_limit(part, text) for part in re.split(r"(?i)\bor\b", text))
 
 
@@ -96,10 +90,7 @@ def _limit(part: str, whole: str) -> Limit:
 
 @dataclass(frozen=True)
 class Judged:
-    """A limit with its measured value and its state.
-
-    ``value`` is None if the step of a run takes no time.
-    """
+    """A limit with the measured value, and whether the new run keeps it."""
 
     limit: Limit
     value: Ratio | None
@@ -108,12 +99,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the run ``new`` keeps every limit, compared with the run ``base``.
-
-    ``ratio`` is None if a step takes no time. ``judged`` has one entry per limit. ``advice`` is
-    empty unless the verdict is inconclusive; ``why`` (the diagnosis) is empty unless the verdict is
-    fail.
-    """
+    """Whether a new run keeps every limit, compared with its base run."""
 
     base: StepProfile
     new: StepProfile
@@ -126,7 +112,6 @@ class Verdict:
 
     @property
     def title(self) -> str:
-        """Return the names of both runs and their workload."""
         return _title(self.base, self.new)
 
     def __repr__(self) -> str:
@@ -136,9 +121,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Gate:
-    """The verdicts on all pairs of runs, and the runs without a pair; ``lp.gate`` returns it.
+    """The verdicts on all pairs of runs; ``lp.gate`` returns it.
 
-    ``only_base`` and ``only_new`` are the base runs and the new runs that have no pair.
+    ``only_base`` and ``only_new`` are the runs without a counterpart.
     """
 
     limits: tuple[Limit, ...]
@@ -148,22 +133,20 @@ class Gate:
 
     @property
     def state(self) -> State:
-        """Return the worst state of the pairs: ``fail``, then ``inconclusive``, then ``pass``.
-
-        If a base run has no pair, ``pass`` becomes ``inconclusive``.
-        """
+        """Return the worst state of all pairs."""
         states = {verdict.state for verdict in self.verdicts}
+        # a missing new run must not pass
         states |= {"inconclusive"} if self.only_base else set()
         return next(state for state in _GRAVEST if state in states)
 
     @property
     def exit_status(self) -> int:
-        """Return the exit status of ``lstmprof compare``: 0 pass, 3 fail, 4 inconclusive."""
+        """Return the exit status of ``lstmprof compare``."""
         return EXIT_STATUS[self.state]
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Return lines that name the runs without a pair: base runs first, then new runs."""
+        """Return lines that name the runs without a counterpart."""
         sides = (("base", self.only_base), ("new", self.only_new))
         return tuple(
             f"only in {side}: {listed(p.name for p in profiles)}"
@@ -173,7 +156,7 @@ class Gate:
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """Return the lines below the verdicts: unpaired runs, and how many pairs decide."""
+        """Return the lines below the verdicts."""
         if len(self.verdicts) < 2 and not self.only_base:
             return self.lines
         decided = sum(verdict.state == self.state for verdict in self.verdicts)
@@ -185,7 +168,7 @@ class Gate:
     def to_dict(self) -> dict[str, Any]:
         """Return the document that ``lstmprof compare --format json`` writes.
 
-        docs/compare.schema.json describes the fields. Unknown values are None.
+        docs/compare.schema.json describes the fields.
         """
         return {
             "schema_version": VERSION,
@@ -204,11 +187,10 @@ def gate(
     limits: Sequence[Limit],
     across: Collection[str] = (),
 ) -> Gate:
-    """Return a verdict per pair of runs on whether the new run keeps ``limits``.
+    """Pair base runs with new runs, and judge each pair.
 
     Raises:
-        UsageError: no pair of runs exists, or the runs of a pair differ in a condition that is not
-            in ``across``.
+        UsageError: no pair of runs exists, or the runs of a pair cannot be compared.
     """
     pairs, only_base, only_new = paired(base, new, across)
     if not pairs:
@@ -223,11 +205,7 @@ def gate(
 def verdict(
     base: StepProfile, new: StepProfile, limits: Sequence[Limit], across: Collection[str] = ()
 ) -> Verdict:
-    """Return whether ``new``, compared with ``base``, keeps every limit in ``limits``.
-
-    Raises:
-        UsageError: the runs differ in a condition that is not in ``across``.
-    """
+    """Judge whether a new run keeps every limit."""
     refuse_unless_comparable(base, new, across)
     if base.name == new.name:
         base, new = (
@@ -253,7 +231,7 @@ def _judged(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Judged:
 
 
 def _value(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Ratio | None:
-    """Return the measured value of ``limit`` in its unit; None if a step takes no time."""
+    """Return the measured value in the unit of its limit."""
     if ratio is None:
         return None
     if limit.word == "step":
@@ -306,12 +284,11 @@ def _range(ratio: Ratio) -> str:
 
 
 def _change(ratio: float) -> str:
-    """Return a ratio as text: ``1.102× as long``."""
     return f"{ratio:,.3f}× as long"
 
 
 def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> str:
-    """Return what to do so that the first inconclusive limit can be decided; "" if unknown."""
+    """Return how to capture again so that the first inconclusive limit can be decided."""
     first = next(j for j in judged if j.state == "inconclusive")
     if first.value is None:
         return ""
@@ -380,11 +357,9 @@ _Key = Callable[[StepProfile], Hashable]
 def paired(
     base: Sequence[StepProfile], new: Sequence[StepProfile], across: Collection[str] = ()
 ) -> tuple[list[Pair], list[StepProfile], list[StepProfile]]:
-    """Return the pairs in the order of ``base``, then the base and new runs without a pair.
+    """Pair base and new runs of the same implementation and conditions.
 
-    Two runs form a pair if they have the same name, else the same implementation and label, else
-    the same implementation. In each case workload, precision, mode, device, threads and seed must
-    agree. A single base run and a single new run always form a pair.
+    Returns the pairs, then the base and the new runs without a counterpart.
     """
     if len(base) == len(new) == 1:
         return [(base[0], new[0])], [], []
@@ -401,7 +376,7 @@ def paired(
 
 
 def _keys(across: Collection[str]) -> Sequence[_Key]:
-    """Return functions of a run, strictest first; two runs with equal results form a pair."""
+    """Return the rules for pairs, strictest first: runs with equal results form a pair."""
 
     def conditions(profile: StepProfile) -> Hashable:
         agreeing = (name for name in names.CONDITIONS if name not in across)

@@ -1,10 +1,8 @@
 """The step time of an implementation from run to run, and where it changed.
 
-Comparable runs of one implementation form a series, sorted by start time. A level is a group of
-consecutive runs with about the same step time. The run with the narrowest 95 % interval represents
-the level. A new level begins at the first run whose step surely differs from the step of the
-representing run: the whole 95 % interval of their ratio (``ratio_of``) is more than
-``LEAST_CHANGE_SHARE`` above or below 1.
+Consecutive runs with about the same step time form a level. Each run is compared with the run of
+its level that has the narrowest 95 % interval. A new level begins if the whole interval of their
+ratio is more than ``LEAST_CHANGE_SHARE`` away from 1.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.schema import Column, schema
 from lstmprof.runs.metadata import condition
 
-#: If the step time changes by a smaller share than this, no new level begins.
+#: Smaller changes of the step time are ignored.
 LEAST_CHANGE_SHARE = EQUAL_SHARE
 _NOT_COMPARED = "no earlier run of the series can be compared"
 _UNBOUNDED = f"{_NOT_COMPARED}, or the end is unbounded"
@@ -52,10 +50,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a series, compared with the level of the runs before it.
-
-    A level is a group of consecutive runs with about the same step, represented by ``against``.
-    """
+    """One run of a series, compared with earlier runs of about the same step time."""
 
     profile: StepProfile
     step: Span
@@ -64,10 +59,7 @@ class Point:
 
     @property
     def change(self) -> Literal["slower", "faster"] | None:
-        """Return whether the step becomes ``slower`` or ``faster`` at this run.
-
-        Return None if the step does not change, or if a change is not certain.
-        """
+        """Return whether the step certainly becomes ``slower`` or ``faster`` at this run."""
         if self.ratio is None:
             return None
         if self.ratio.low > 1 + LEAST_CHANGE_SHARE:
@@ -77,25 +69,23 @@ class Point:
 
     @property
     def when(self) -> str:
-        """Return when the run started, in ISO 8601; empty if unknown."""
+        """Return when the run started, in ISO 8601."""
         return self.profile.info.started_at or self.profile.info.created or ""
 
     @property
     def since(self) -> str:
-        """Return the label of the run, else its start time, else its name."""
+        """Return the label of the run, or when it started."""
         return self.label.removeprefix(_NO_LABEL)
 
     @property
     def label(self) -> str:
-        """Return the label of the run, or ``(no label)`` with the start time or name of the run."""
+        """Return the label of the run, or ``(no label)`` with its start time."""
         name = self.when[:16].replace("T", " ") or self.profile.name
         return self.profile.info.label or f"{_NO_LABEL}{name}"
 
 
 @dataclass(frozen=True)
 class Series:
-    """The comparable runs of one implementation, oldest first."""
-
     title: str
     points: tuple[Point, ...]
 
@@ -106,23 +96,22 @@ class Series:
 
     @property
     def sentence(self) -> str:
-        """Return the implementation's current time per step and its changes, in one sentence."""
+        """Return the current step time and its changes, in one sentence."""
         last, texts = self.points[-1], []
         for point in self.changes:
             assert point.ratio is not None
             times = max(point.ratio.value, 1 / point.ratio.value)
             as_long = f"{times:,.2f}× as {'long' if point.change == 'slower' else 'fast'}"
-            texts.append(f"{as_long} since {point.since}")
-        number = number_of(len(texts), "change", "changes")
-        changed = f"{number}: {listed(texts)}" if texts else "no change"
+            texts.append(f"{as_long} at {point.since}")
+        changed = f"Steps became {listed(texts)}" if texts else "No change"
         runs = number_of(len(self.points), "run", "runs")
         sizes = last.profile.info.workload.sizes
         title = f"{self.title} ({sizes})" if sizes else self.title
-        return f"{title}: {runs}, {changed}; now {milliseconds(last.step.ns, 2)} ms per step"
+        return f"{title}: {runs}. {changed}. Last run: {milliseconds(last.step.ns, 2)} ms per step"
 
 
 def history(profiles: Sequence[StepProfile]) -> list[Series]:
-    """Group ``profiles`` into series, in the order in which each series first occurs."""
+    """Group runs of the same implementation, workload and conditions, oldest first."""
     groups: dict[tuple[Any, ...], list[StepProfile]] = {}
     for profile in profiles:
         info = profile.info
@@ -138,7 +127,7 @@ def history(profiles: Sequence[StepProfile]) -> list[Series]:
 
 
 def _titles(keys: Sequence[tuple[Any, ...]]) -> list[str]:
-    """Return a title per series: implementation, workload, and the conditions that differ."""
+    """Name each series by the conditions in which it differs from the others."""
     columns = zip(names.CONDITIONS[1:], zip(*(key[3:] for key in keys), strict=True), strict=False)
     differing = [(name, values) for name, values in columns if len(set(values)) > 1]
     heads = [
@@ -170,7 +159,7 @@ def _width(point: Point) -> float:
 
 
 def table(series: Sequence[Series]) -> Table:
-    """Return the series as a ``Table`` with one row per run."""
+    """Return one row per run."""
     rows = [
         {
             "series": of.title,

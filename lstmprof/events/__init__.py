@@ -22,10 +22,10 @@ __all__ = ["DeviceFacts", "EventTable", "Profile"]
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """Properties of one device, as a profile records them; None if unknown.
+    """What a profile says about one device; None if unknown.
 
-    ``compute_capability`` is text such as ``8.0``; AMD GPUs have their own numbers. If the device
-    is a slice of a GPU (MIG), ``multiprocessors`` is the number in the slice.
+    ``compute_capability`` is text such as ``8.0``. In a slice of a GPU (MIG), ``multiprocessors``
+    are those of the slice.
     """
 
     compute_capability: str | None = None
@@ -38,15 +38,13 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Profile:
-    """The content of one raw profile, as the reader of its format returns it.
+    """The content of one raw profile, as its reader returns it.
 
     The derived columns of ``events`` (links, categories, steps) are still null. ``base_ns`` is the
-    epoch time at which ``start_ns`` is 0, or None if the file does not record it. The keys of
-    ``device_names`` and ``device_facts`` are device numbers. ``accelerators`` are the GPUs that the
-    profile names, even if it has no event of a GPU; ``gpu_complaint`` is the profiler's log message
-    if it failed to record GPUs. ``notes`` are sentences for the user, such as which events could
-    not be read, and why. ``process_groups`` are the groups of some but not all ranks of the job, if
-    the profile names the ranks of each.
+    epoch time at which ``start_ns`` is 0. ``accelerators`` are the GPUs that the profile names,
+    even without GPU events; ``gpu_complaint`` is the profiler's message about its failure to record
+    them. ``notes`` are sentences for the user. ``process_groups`` are groups of some but not all
+    ranks.
     """
 
     format: str

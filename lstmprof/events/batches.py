@@ -1,11 +1,9 @@
 """Divide the events of a run into batches by time, so that only one batch is in memory.
 
-A batch covers [start_ns, end_ns). Its events form a separate table with new row numbers. The table
-contains the events that begin in this time (``own``), earlier events that still run, and events
+A batch has the events that begin in its time (``own``), earlier events that still run, and events
 that computations need: the next activity of each device, linked events, and the first event of each
-type (``event_types``: same kind, same thread or device). With the first events, threads have the
-same numbers as in the whole run, and each batch shows all devices and all ranks that launch
-kernels. The times and counts of all batches sum to those of the run.
+type (same kind, same thread or device). So threads have the same numbers as in the whole run. The
+times and counts of all batches sum to those of the run.
 """
 
 from __future__ import annotations
@@ -23,14 +21,13 @@ from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.table import EventTable
 
-#: Number of events that begin in one batch. The fastest of the sizes 2**16 to 2**20 that were
-#: measured.
+#: Events that begin in one batch; the fastest of the measured sizes 2**16 to 2**20.
 BATCH_EVENTS = 2**17
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The events of one batch, and their rows in the run; ``own`` are events that begin in it."""
+    """The events of a batch, with their rows in the run; ``own`` events begin in it."""
 
     events: EventTable
     rows: Ints
@@ -40,11 +37,10 @@ class Batch:
 
 
 class Batches:
-    """Divides the run ``packed`` into batches in which about ``size`` events or more begin.
+    """Divides a run into batches in which about ``size`` events or more begin.
 
-    The tables of the batches have ``columns``, or all columns of ``packed`` by default.
-    ``divisible`` is True if there is more than one batch, and if the events are sorted and numbered
-    by start, as in a run that lstmprof wrote.
+    It is ``divisible`` if there is more than one batch, and events are sorted and numbered by
+    start, as in a run that lstmprof wrote.
     """
 
     def __init__(
@@ -68,15 +64,10 @@ class Batches:
         )
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches in order of time."""
         return self.about(None)
 
     def about(self, selected: Flags | None) -> Iterator[Batch]:
-        """Yield the batches in order of time, with only the events of the mask ``selected``.
-
-        The mask is over the events of the run; None selects all events. Each batch also has the
-        events that the selected events need.
-        """
+        """Yield the batches with only the selected events of the run, and the events they need."""
         devices, first_rows = _activities_by_device(self._packed), event_types(self._packed).first
         table = _Tables(self._packed, self._names, self._links)
         count, first = len(self._packed), 0
@@ -108,7 +99,7 @@ class Batches:
 
 
 class _Tables:
-    """Makes the tables of batches; ``links`` has the links of the whole run as row numbers."""
+    """Makes the tables of batches."""
 
     def __init__(
         self, packed: Packed, names: Sequence[str], links: Mapping[str, np.ndarray]
@@ -117,7 +108,7 @@ class _Tables:
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
     def rows(self, own: Ints, needed: Ints) -> Ints:
-        """Return the sorted rows of a batch: ``own``, ``needed``, and all that these link to."""
+        """Return the sorted rows of a batch: ``own``, ``needed``, and all that they link to."""
         self._inside[own] = True
         new = np.unique(needed[~self._inside[needed]])
         self._inside[new] = True
@@ -138,7 +129,7 @@ class _Tables:
         return rows
 
     def table_of(self, rows: Ints) -> EventTable:
-        """Return the events ``rows`` as a table; ids and links are row numbers of this table."""
+        """Return events as a table with its own ids and links."""
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():
             named = link[rows]
@@ -152,7 +143,7 @@ class _Tables:
 
 
 def _activities_by_device(packed: Packed) -> list[np.ndarray]:
-    """Return for each device the rows of its activities that last longer than 0 ns, by start."""
+    """Return the rows of each device's activities, by start."""
     kinds = np.array([*(kind in ACTIVITY_KINDS for kind in packed.texts("kind")), False])
     narrow = np.int32 if len(packed) < 2**31 else np.int64
     parts: dict[tuple[int, ...], list[np.ndarray]] = {}
@@ -168,10 +159,7 @@ def _activities_by_device(packed: Packed) -> list[np.ndarray]:
 
 
 def _next(devices: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
-    """Yield for each device its next activity at or after ``row``.
-
-    Activities of the device that start at the same time are yielded with it.
-    """
+    """Yield each device's next activity, and others that start at the same time."""
     for rows in devices:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):

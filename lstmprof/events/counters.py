@@ -29,16 +29,15 @@ from lstmprof.events.spool import Chunks, SortedFiles
 from lstmprof.events.stored import Folder, write_columns
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Names of counters: memory that an allocator has handed out; memory that an allocator has reserved
-#: on the device; size of a single allocation (negative for a free).
+#: Counters of memory: handed out by an allocator, reserved on the device, and the size of one
+#: allocation (negative for a free).
 ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
-#: Beginning of a counter's name; a line of code that has allocated the memory follows.
+#: Beginning of a counter's name; the line of code that allocated the memory follows.
 ALLOCATED_BY = "memory allocated by "
 BYTES = "bytes"
-#: Name of the running sum of allocations and frees. It is used if the profile does not record
-#: ``ALLOCATED``.
+#: The running sum of allocations and frees, if ``ALLOCATED`` is not recorded.
 SINCE_BEGIN = "memory allocated since the profile began"
-#: If the counters of a profile are in files, about this many values are read into memory at a time.
+#: Values from files that are in memory at a time.
 BATCH_ROWS = 2**17
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -63,8 +62,7 @@ COLUMNS = (
         "name",
         _TEXT,
         "",
-        f"name as the profiler wrote it; memory is `{ALLOCATED}`, `{RESERVED}`, and `{CHANGE}` for "
-        "the size of a single allocation (negative for a free)",
+        f"name; for memory `{ALLOCATED}`, `{RESERVED}` or `{CHANGE}` (one allocation or free)",
     ),
     Column("unit", _TEXT, "", "unit of the value", "the profile does not record it"),
     Column.real("value", "the value", "the profile has no number"),
@@ -72,12 +70,12 @@ COLUMNS = (
 )
 SCHEMA = schema(COLUMNS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 _TEXTS = [column.name for column in COLUMNS if column.type == _TEXT]
-#: The columns that a reader of a format provides. The rank is added later for the whole profile.
+#: The columns that a reader provides; the rank is added later.
 READ = pa.schema([field for field in SCHEMA if field.name != "rank"])
 
 
 class Count(NamedTuple):
-    """One value of a counter; ``time_ns`` is the time in the file, not yet since ``base_ns``."""
+    """One value of a counter, with the time in the file."""
 
     time_ns: int
     pid: int | None
@@ -89,7 +87,7 @@ class Count(NamedTuple):
 
 
 def table_of(counts: Sequence[Count]) -> pa.Table:
-    """Return ``counts`` as a table sorted by time; values of the same time keep their order."""
+    """Return counts as a table sorted by time."""
     columns = zip(*counts, strict=True) if counts else itertools.repeat((), len(READ))
     arrays = [
         pa.array(values, field.type.value_type).dictionary_encode()
@@ -101,10 +99,7 @@ def table_of(counts: Sequence[Count]) -> pa.Table:
 
 
 def values_table(**columns: Any) -> pa.Table:
-    """Return a table of values sorted by time; absent columns are null.
-
-    Each of ``columns`` is an array with one entry per value, or a text for all values.
-    """
+    """Make a table of values sorted by time, from arrays or one text for all values."""
     count = len(columns["time_ns"])
     filled = {field.name: columns.get(field.name, pa.nulls(count, field.type)) for field in READ}
     for name, values in columns.items():
@@ -114,7 +109,7 @@ def values_table(**columns: Any) -> pa.Table:
 
 
 def sorted_by_time(columns: pa.Table) -> pa.Table:
-    """Return ``columns`` sorted by time; values of the same time keep their order."""
+    """Sort by time; values of the same time keep their order."""
     time = columns.column("time_ns").to_numpy()
     if (time[1:] >= time[:-1]).all():
         return columns
@@ -122,17 +117,13 @@ def sorted_by_time(columns: pa.Table) -> pa.Table:
 
 
 def write_sorted(path: Path, columns: pa.Table) -> None:
-    """Write ``columns`` (at least one row, sorted by time) to ``path``, for ``Counters.in_files``.
-
-    Raises:
-        LstmprofError: the disk is full.
-    """
+    """Write sorted rows to a file, for ``Counters.in_files``."""
     write_columns(path, columns.combine_chunks())
 
 
 @dataclass(frozen=True)
 class _RankCounters:
-    """The counters of one rank, sorted by time; ``batches`` adds ``shift_ns`` to all times."""
+    """The counters of one rank, sorted by time; ``shift_ns`` is added to all times."""
 
     read: pa.Table | SortedFiles
     folder: Folder | None = None
@@ -167,13 +158,13 @@ class _RankCounters:
 
 @dataclass(frozen=True)
 class Counters:
-    """The counters of a profile, one rank after the other; values of a rank are sorted by time."""
+    """The counters of a profile, one rank after the other."""
 
     ranks: tuple[_RankCounters, ...] = ()
 
     @staticmethod
     def of(tables: Sequence[pa.Table]) -> Counters:
-        """Return the counters in ``tables``, results of ``table_of`` in the profile's order."""
+        """Join tables of counters in the profile's order."""
         filled = [table for table in tables if len(table)]
         if not filled:
             return NO_COUNTERS
@@ -183,7 +174,7 @@ class Counters:
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
-        """Return the counters that ``write_sorted`` wrote to ``paths`` of ``folder``."""
+        """Open the counters that ``write_sorted`` wrote."""
         read = SortedFiles(paths, "time_ns")
         return Counters((_RankCounters(read, folder),)) if paths else NO_COUNTERS
 
@@ -191,11 +182,10 @@ class Counters:
         return bool(self.ranks)
 
     def __add__(self, other: Counters) -> Counters:
-        """Return these counters, followed by the counters of ``other``."""
         return Counters(self.ranks + other.ranks)
 
     def shifted(self, by_ns: int, rank: int | None = None) -> Counters:
-        """Return these counters with times ``by_ns`` later, and with ``rank`` unless it is None."""
+        """Add ``by_ns`` to all times, and set the rank if it is given."""
         moved = (
             replace(
                 counters,
@@ -207,11 +197,7 @@ class Counters:
         return Counters(tuple(moved))
 
     def on_disk(self, folder: Folder) -> Counters:
-        """Return these counters with their values in files of ``folder``.
-
-        Raises:
-            LstmprofError: the disk is full.
-        """
+        """Move the values to files of ``folder``."""
         return Counters(tuple(counters.on_disk(folder) for counters in self.ranks))
 
     def batches(self) -> Iterator[pa.Table]:
@@ -224,7 +210,7 @@ class Counters:
         return pa.concat_tables([SCHEMA.empty_table(), *self.batches()]).unify_dictionaries()
 
     def write_parquet(self, path: Path) -> None:
-        """Write the Parquet file ``path``; times are stored as differences to save space."""
+        """Write a Parquet file; times are stored as differences to save space."""
         repeated = [name for name in SCHEMA.names if name != "time_ns"]
         differences = {"time_ns": "DELTA_BINARY_PACKED"}
         with pq.ParquetWriter(
@@ -242,7 +228,7 @@ NO_COUNTERS = Counters()
 
 
 class Collected(Chunks):
-    """Collects tables of counters (columns ``READ``) while a profile is read."""
+    """Collects tables of counters while a profile is read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -253,7 +239,6 @@ class Collected(Chunks):
         write_sorted(self._files[-1], sorted_by_time(self._take_all()))
 
     def counters(self) -> Counters:
-        """Return all counters that were added."""
         if self._folder and self._rows:
             self._spool(self._folder)
         if self._folder:
@@ -262,7 +247,7 @@ class Collected(Chunks):
 
 
 class Series(NamedTuple):
-    """The identity of a counter: its name, unit, rank, process, device and allocator."""
+    """What identifies a counter."""
 
     rank: int | None
     pid: int | None
@@ -277,13 +262,12 @@ class Series(NamedTuple):
         return self.rank, self.pid, self.device, self.allocator
 
 
-#: A counter, the sorted times of its values in ns, and the values. A value is valid from its time
-#: until the next time.
+#: A counter, the sorted times of its values in ns, and the values, each valid until the next time.
 Values = tuple[Series, Ints, NDArray[np.float64]]
 
 
 def by_series(rows: pa.Table) -> Iterator[Values]:
-    """Yield the values of each counter in ``rows``; null values are skipped."""
+    """Yield the values of each counter, without nulls."""
     rows = rows.filter(rows.column("value").is_valid()).combine_chunks()
     if not len(rows):
         return
@@ -302,11 +286,10 @@ def by_series(rows: pa.Table) -> Iterator[Values]:
 
 
 def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
-    """Yield the values of each counter over time, batch by batch.
+    """Yield the level of each counter over time, batch by batch.
 
-    ``read`` yields the rows of counters.parquet in batches; it is called twice. Single allocations
-    and frees are left out if the profile records the allocated memory; otherwise they are replaced
-    by their running sum.
+    Allocations and frees become a running sum if the profile records no total. ``read`` yields rows
+    of counters.parquet, and is called twice.
     """
     with_totals = {s.owner for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)

@@ -1,8 +1,7 @@
 """Group events into types: events of the same kind on the same host thread or device.
 
-A profile of millions of events has a few hundred types. The number, the first and the last event of
-each type show which ranks compute on a device, which thread ran the steps, and which events
-determine the step windows.
+A profile of millions of events has a few hundred types. Their number, first and last event show
+which ranks use a device, which thread ran the steps, and where steps begin.
 """
 
 from __future__ import annotations
@@ -24,23 +23,22 @@ from lstmprof.events.table import NONE, UNKNOWN
 
 #: Events of one type are equal in these columns and in their kind.
 _SOURCE = ("rank", "pid", "tid", "device")
-#: Columns that the computation of step windows reads.
+#: Columns that decide the step windows.
 WINDOW_COLUMNS = ("kind", "name", "start_ns", "dur_ns", *_SOURCE)
-#: Up to this many events, the step windows are computed from all events.
+#: Step windows are computed from all events if there are at most this many.
 FEW_EVENTS = 2**17
-#: ``_deciding`` repeats the row of the busiest thread's first op this many times, so that this
-#: thread is also the busiest one among the deciding events.
+#: The first op of the busiest thread is repeated, so that this thread is also the busiest one among
+#: the few deciding events.
 _REPEATS = 5
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class EventTypes:
-    """Arrays with one entry per type of events; ``UNKNOWN`` stands for null.
+    """Arrays with one entry per type of events.
 
-    The kernel launches of a thread are a separate type, marked in ``launches``. ``count`` is the
-    number of events, ``first`` the row of the event that begins first, and ``last`` the row of an
-    event that ends last.
+    The kernel launches of a thread are a type of their own, marked in ``launches``. ``first`` is
+    the row of the event that begins first, ``last`` of one that ends last.
     """
 
     kind: list[str]
@@ -55,17 +53,16 @@ class EventTypes:
 
     @property
     def ranks(self) -> Ints:
-        """Return the ranks, sorted."""
         return np.unique(self.rank)
 
     @property
     def computing(self) -> Ints:
-        """Return the ranks that compute on the CPU: they have no activities and no launches."""
+        """Return the ranks that compute on the CPU, without activities and launches."""
         on_device = self._is_kind(*ACTIVITY_KINDS) | self.launches
         return np.setdiff1d(self.ranks, self.rank[on_device])
 
     def on_hosts(self, *kinds: str) -> Ints:
-        """Return the indices of the types of these kinds on host threads."""
+        """Return the types of these kinds on host threads."""
         return np.flatnonzero(self._is_kind(*kinds) & (self.device == UNKNOWN))
 
     def _is_kind(self, *kinds: str) -> Flags:
@@ -73,14 +70,13 @@ class EventTypes:
 
 
 def event_types(events: Packed) -> EventTypes:
-    """Return the types of ``events``, computed once."""
     return events.once(_event_types)
 
 
 def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
-    """Return the rows of ``ranks``, and one row of each type of event of other ranks.
+    """Return the rows of ``ranks``, and one of each type of other ranks.
 
-    With these rows, ``thread_ids`` numbers threads as in the whole profile.
+    Threads then have the same numbers as in the whole profile.
     """
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
@@ -108,10 +104,10 @@ def _event_types(events: Packed) -> EventTypes:
 
 
 def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
-    """Return 11 arrays with one entry per type of the events in ``rows``.
+    """Return 11 arrays with one entry per type of events.
 
-    The arrays are kind, whether launch, rank, pid, tid, device; number of events; row and start of
-    the first event; row and end of the last event. ``launching`` has a flag per code of ``name``.
+    They are kind, whether a launch, rank, pid, tid, device; number of events; row and start of the
+    first event; row and end of the last one.
     """
     kind = events.codes("kind", rows)
     keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
@@ -136,10 +132,7 @@ def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> li
 
 
 def dense_numbers(keys: list[np.ndarray]) -> Ints:
-    """Return a number for each position; equal combinations of ``keys`` have equal numbers.
-
-    The numbers count from 0 in the order in which the combinations first occur.
-    """
+    """Return equal numbers for equal combinations of keys, in order of first occurrence."""
     code = np.zeros(len(keys[0]), dtype=np.int64)
     room = 1
     for key in keys:
@@ -157,10 +150,7 @@ def dense_numbers(keys: list[np.ndarray]) -> Ints:
 
 
 def windows_of(events: Packed, *, captured: bool) -> list[Window]:
-    """Return the step windows of ``events``.
-
-    If there are more than ``FEW_EVENTS`` events, only those that decide the windows are unpacked.
-    """
+    """Return the step windows; of many events, only those that decide are unpacked."""
     rows = None if len(events) <= FEW_EVENTS else _deciding(events)
     table = events.table(WINDOW_COLUMNS, rows)
     if rows is not None and any(
@@ -172,10 +162,9 @@ def windows_of(events: Packed, *, captured: bool) -> list[Window]:
 
 
 def _deciding(events: Packed) -> Ints:
-    """Return the rows of the events that decide the step windows.
+    """Return the events that decide the step windows.
 
-    These are all step markers, and the first and the last event of each type. An event of the
-    busiest thread is repeated, so that this thread is the busiest here, too.
+    They are all markers, the first and last event of each type, and repeats of the busiest thread.
     """
     types = event_types(events)
     rows = np.union1d(_steps(events), [*types.first, *types.last])
@@ -183,7 +172,7 @@ def _deciding(events: Packed) -> Ints:
 
 
 def _steps(events: Packed) -> Ints:
-    """Return the rows of the step markers on host threads."""
+    """Return the step markers on host threads."""
     step = [*events.texts("kind"), "step"].index("step")
     parts = [
         rows.start + np.flatnonzero(events.codes("kind", rows) == step) for rows in events.pieces()
@@ -193,10 +182,7 @@ def _steps(events: Packed) -> Ints:
 
 
 def _busiest_first_rows(types: EventTypes) -> Ints:
-    """Return the row of the first op, and of the first runtime call, of each rank's busiest thread.
-
-    Each row is repeated ``_REPEATS`` times.
-    """
+    """Return the first op and runtime call of each rank's busiest thread, repeated."""
     busiest = []
     for kind in ("op", "runtime"):
         chosen = types.on_hosts(kind)

@@ -1,9 +1,7 @@
 """Group rows by equal columns or by nesting, and sum over groups, without a loop over rows.
 
-A position is an index into the grouped arrays, not a row of events. For sums over nested host
-events, ``Forest`` numbers the events so that an event with the number ``preorder`` and all events
-inside it have the numbers [preorder, preorder + size). (The links ``parent_id`` form a forest; the
-numbering is its preorder.) Loops run over the depth of nesting.
+Nested events are numbered in preorder: an event and all events inside it have the numbers
+[preorder, preorder + size).
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ Codes = NDArray[Any]
 
 
 def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
-    """Return each event's duration minus those of its direct children, in ns; at least 0."""
+    """Return each event's duration minus its direct children's, in ns."""
     dur = events.dur_ns
     time_ns = dur.copy()
     parent = events.rows_named("parent_id") if parent is None else parent
@@ -34,7 +32,7 @@ def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """Return each row's value; if it is ``NONE``, the value of the nearest ancestor with one."""
+    """Return each row's value, or else the value of the nearest ancestor with one."""
     value = values.copy()
     above = parent.copy()
     is_none = value == NONE
@@ -47,12 +45,12 @@ def inherited(parent: Codes, values: Codes) -> Codes:
 
 
 def nearest(parent: Codes, mask: Flags) -> Ints:
-    """Return each row if it is in ``mask``, else its nearest ancestor in ``mask``, or ``NONE``."""
+    """Return each row if it is in ``mask``, or else its nearest ancestor in ``mask``."""
     return np.asarray(inherited(parent, np.where(mask, np.arange(len(mask)), NONE)), np.int64)
 
 
 def values_at(values: Ints, rows: Ints) -> Ints:
-    """Return ``values`` at ``rows``; ``NONE`` for rows that are ``NONE``."""
+    """Return ``values`` at ``rows``; ``NONE`` stays ``NONE``."""
     valid: Flags = rows != NONE
     result = np.full(len(rows), NONE, dtype=np.int64)
     result[valid] = values[rows[valid]]
@@ -60,10 +58,10 @@ def values_at(values: Ints, rows: Ints) -> Ints:
 
 
 class Forest:
-    """The nesting of rows; ``parent`` has the row of each row's parent, or ``NONE`` for a root.
+    """The nesting of rows; ``parent`` is each row's parent, or ``NONE``.
 
-    ``preorder`` is the number of each row in preorder. ``size`` is the number of rows inside each
-    row, the row itself included.
+    ``preorder`` numbers the rows, and ``size`` counts the rows inside each row, with the row
+    itself.
     """
 
     def __init__(self, parent: Ints) -> None:
@@ -86,7 +84,7 @@ class Forest:
         return np.asarray(until[self.preorder + self.size] - until[self.preorder], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return for each of ``rows`` whether none of them with an equal ``code`` encloses it."""
+        """Return which of ``rows`` are not inside another of them with an equal ``code``."""
         span = len(self.preorder) + 1
         begin = code[rows] * span + self.preorder[rows]
         order = np.argsort(begin)
@@ -97,7 +95,7 @@ class Forest:
 
 
 def _depths(parent: Ints) -> Ints:
-    """Return the number of ancestors of each row; each pass doubles the length of the links."""
+    """Return each row's number of ancestors; each pass doubles the length of the links."""
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)
@@ -109,7 +107,7 @@ def _depths(parent: Ints) -> Ints:
 
 
 def _after_siblings(parent: Ints, size: Ints) -> Ints:
-    """Return for each row the sum of the ``size`` of its earlier siblings."""
+    """Sum the sizes of each row's earlier siblings."""
     order = np.argsort(parent, kind="stable")
     offset = np.cumsum(size[order]) - size[order]
     new = np.append(True, parent[order][1:] != parent[order][:-1])[: len(order)]
@@ -119,15 +117,15 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     return before
 
 
-#: Keys are numbered with an array if their range (largest minus smallest) is at most about this
-#: many times the number of keys; otherwise with a hash table.
+#: Keys are numbered with an array if their range is at most about this many times their number,
+#: otherwise with a hash table.
 _SPARSE = 4
 
 
 class Groups:
-    """Groups of positions with equal ``keys``, sorted by keys.
+    """Groups of positions with equal keys, sorted by keys.
 
-    ``of`` is the group of each position, and ``first`` the first position of each group.
+    ``of`` is each position's group, ``first`` each group's first position.
     """
 
     def __init__(self, *keys: Ints) -> None:
@@ -142,25 +140,25 @@ class Groups:
         return np.split(np.argsort(self.of, kind="stable"), ends[:-1]) if self.count else []
 
     def sizes(self, where: Flags | None = None) -> Ints:
-        """Count the positions in each group; if ``where`` is given, only positions in this mask."""
+        """Count the positions of each group, in the mask ``where`` if given."""
         chosen = self.of if where is None else self.of[where]
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
     def sums(self, values: Ints, where: Flags | None = None) -> Ints:
-        """Sum integers in each group; if ``where`` is given, only ``values`` in this mask."""
+        """Sum integers in each group, in the mask ``where`` if given."""
         total = np.zeros(self.count, dtype=np.int64)
         chosen = slice(None) if where is None else where
         np.add.at(total, self.of[chosen], values[chosen])
         return total
 
     def sorted(self, values: Ints, where: Flags | None = None) -> SortedValues:
-        """Sort ``values`` in each group; if ``where`` is given, only values in this mask."""
+        """Sort values in each group, in the mask ``where`` if given."""
         chosen = slice(None) if where is None else where
         return SortedValues(self.of[chosen], values[chosen], self.count)
 
 
 class SortedValues:
-    """Values sorted in each of ``count`` groups; ``of`` is the number of each value's group."""
+    """Values sorted in each of ``count`` groups; ``of`` is each value's group."""
 
     def __init__(self, of: Ints, values: Ints, count: int) -> None:
         self.sizes = np.bincount(of, minlength=count)
@@ -174,22 +172,21 @@ class SortedValues:
             self._values %= span
 
     def at(self, index: Ints) -> Ints:
-        """Return the value with the 0-based ``index`` in each group; 0 if the group is empty."""
+        """Return the value at a 0-based index of each group; 0 in an empty group."""
         if not len(self._values):
             return np.zeros(len(self.sizes), dtype=np.int64)
         place = np.minimum(self._first + index, len(self._values) - 1)
         return np.where(self.sizes > 0, self._values[place], 0).astype(np.int64)
 
     def percentile(self, share: int) -> Ints:
-        """Return the percentile ``share`` (0–100, nearest rank) of each group; 0 if it is empty."""
+        """Return a percentile (0–100, nearest rank) of each group; 0 in an empty group."""
         return self.at(np.maximum(-(-self.sizes * share // 100), 1) - 1)
 
 
 def latest_ends(lane: Ints, end: Ints) -> Ints:
-    """Return for each interval the position of the interval of its lane that ends last so far.
+    """Return for each interval which interval of its lane ends last so far.
 
-    A lane is a sequence of intervals, such as those of a stream. ``lane`` has the lane's number of
-    each interval (from 0, sorted), ``end`` its end. "So far" means: of this and earlier intervals.
+    A lane is a sequence of intervals, such as a stream's; ``lane`` is sorted.
     """
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
@@ -203,17 +200,17 @@ def ratio(amounts: Ints, counts: Ints) -> pa.Array:
 
 
 def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
-    """Return the text ``values[code]`` for each code; null for ``NONE``."""
+    """Return ``values[code]`` for each code; null for ``NONE``."""
     return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
 def where_known(values: Ints, is_known: Flags) -> pa.Array:
-    """Return ``values``, null where ``is_known`` is False."""
+    """Return ``values``, null where unknown."""
     return pa.array(values, mask=~is_known)
 
 
 def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
-    """Return ``columns`` of the first event of each group, with texts as plain strings."""
+    """Return ``columns`` of the first event of each group, with plain strings."""
     first = events.select(list(columns)).take(pa.array(rows[groups.first]))
     return [
         c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in first.columns
@@ -221,17 +218,14 @@ def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]
 
 
 def distinct(values: Ints) -> Ints:
-    """Return the distinct ``values``, sorted; faster than ``np.unique``, which hashes them."""
+    """Return the distinct values, sorted; faster than ``np.unique``, which hashes them."""
     ordered = np.sort(values)
     new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
     return np.asarray(ordered[new], dtype=np.int64)
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Return for each position the number of its combination of ``keys``.
-
-    The distinct combinations are sorted, ``UNKNOWN`` first, and numbered from 0.
-    """
+    """Return equal numbers for equal combinations of keys, in sorted order."""
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

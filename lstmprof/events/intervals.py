@@ -1,10 +1,9 @@
 """Interval algebra over int64 nanoseconds without a loop over events; intervals are half-open.
 
-``foremost``, the basis of the ledger, finds at each time the running interval that comes first in a
-given order. For activities, docs/ledger.md gives the order (compute before collective before copy
-…). For a host thread, the interval that started last comes first: it is the innermost event.
-Method: offline range-minimum updates over a sparse table (Bender & Farach-Colton, "The LCA Problem
-Revisited", 2000, reversed), O((n + m) log m) in whole-array steps.
+``foremost``, the basis of the breakdown, finds at each time the running interval that comes first
+in a given order, such as compute before copies (docs/ledger.md). Method: offline range-minimum
+updates over a sparse table (Bender & Farach-Colton, "The LCA Problem Revisited", 2000, reversed),
+O((n + m) log m) in whole-array steps.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: Owner of times outside of all segments; equal to ``table.NONE``.
+#: Owner of times outside of all segments.
 FREE = -1
-#: Bits of an int64 without its sign.
 _BITS = 63
 
 
@@ -32,7 +30,7 @@ class Segments:
     owner: Ints
 
     def within(self, start_ns: int, end_ns: int) -> Segments:
-        """Return the parts of these segments inside [start_ns, end_ns)."""
+        """Cut the segments to [start_ns, end_ns)."""
         first = int(np.searchsorted(self.end_ns, start_ns, side="right"))
         last = int(np.searchsorted(self.start_ns, end_ns, side="left"))
         return Segments(
@@ -42,7 +40,7 @@ class Segments:
         )
 
     def owner_at(self, at_ns: Ints) -> Ints:
-        """Return for each time in ``at_ns`` the owner of the segment at that time, or ``FREE``."""
+        """Return the owner at each time."""
         if not len(self.start_ns):
             return np.full(len(at_ns), FREE, dtype=np.int64)
         index = np.searchsorted(self.start_ns, at_ns, side="right") - 1
@@ -51,10 +49,9 @@ class Segments:
 
 
 def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
-    """Return the positions that sort intervals by start, the longer first if starts are equal.
+    """Return the order of intervals by start, the longer first.
 
-    Equal intervals keep their order. If start and length fit into one integer, the function sorts
-    these integers, because NumPy sorts partly sorted integers faster than two keys.
+    Start and length are sorted as one integer if they fit: NumPy sorts that faster than two keys.
     """
     if not len(start_ns):
         return np.empty(0, dtype=np.int64)
@@ -66,10 +63,9 @@ def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
 
 
 def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
-    """Return for each time the running interval that comes first in ``order``, as segments.
+    """Return the running interval that comes first in ``order`` at each time, as segments.
 
-    ``order`` lists the positions of all intervals, the foremost first. Empty intervals never run;
-    times without a running interval are left out.
+    ``order`` lists positions, the foremost first. Times without an interval are left out.
     """
     count = len(start_ns)
     place = np.empty(count, dtype=np.int64)
@@ -83,10 +79,8 @@ def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
 
 
 def _distinct(values: Ints) -> tuple[Ints, Ints]:
-    """Return the sorted distinct values, and the position of each of ``values`` among them.
-
-    The stable sort (a merge sort) is fast here, because the values are nearly sorted.
-    """
+    """Return the sorted distinct values, and each value's position among them."""
+    # a merge sort, which is fast on nearly sorted values
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
@@ -96,10 +90,7 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Return for each of ``cells`` positions the least ``value`` of the ranges around it.
-
-    A range is [left, right). The result is ``none`` for a position in no range.
-    """
+    """Return the least ``value`` of the ranges [left, right) around each position, or ``none``."""
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
     best = value.astype(narrow)
@@ -121,7 +112,7 @@ def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: i
 
 
 def _joined(segments: Segments) -> Segments:
-    """Join neighbouring segments that touch and have the same owner to one segment."""
+    """Join neighbouring segments that touch and have the same owner."""
     if not len(segments.start_ns):
         return segments
     new = np.empty(len(segments.start_ns), dtype=bool)
@@ -135,7 +126,7 @@ def _joined(segments: Segments) -> Segments:
 
 
 def filled(segments: Segments) -> Segments:
-    """Fill the gaps between, before and after ``segments`` with segments of owner ``FREE``."""
+    """Fill the gaps between, before and after segments with ``FREE``."""
     limits = np.iinfo(np.int64)
     starts = np.append(limits.min, segments.end_ns)
     ends = np.append(segments.start_ns, limits.max)
@@ -149,10 +140,7 @@ def filled(segments: Segments) -> Segments:
 
 @dataclass(frozen=True)
 class Overlaps:
-    """The times that a segment and an interval share; one entry per pair that overlaps.
-
-    ``segment`` and ``interval`` are indices.
-    """
+    """The times that a segment and an interval share, one entry per pair."""
 
     segment: Ints
     interval: Ints
@@ -161,7 +149,7 @@ class Overlaps:
 
 
 def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
-    """Return each overlap of any segment with any interval, sorted by interval, then by time."""
+    """Return each overlap of a segment with an interval, sorted by interval, then by time."""
     first = np.searchsorted(segments.end_ns, start_ns, side="right")
     count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
     count = np.where(end_ns > start_ns, np.maximum(count, 0), 0)
@@ -176,10 +164,9 @@ def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
 
 
 def places_among(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Count for each time in ``at_ns`` the times in ``sorted_ns`` that are not later.
+    """Count the sorted times that are not later than each time.
 
-    Both are sorted. The result equals ``np.searchsorted`` with ``side="right"``, but takes only one
-    merge.
+    Like ``np.searchsorted`` with ``side="right"`` if both are sorted, but with only one merge.
     """
     if not len(at_ns):
         return np.empty(0, dtype=np.int64)
@@ -189,7 +176,7 @@ def places_among(sorted_ns: Ints, at_ns: Ints) -> Ints:
 
 
 class Covered:
-    """The union of the intervals [start_ns, end_ns); ``whole_ns`` is its total length."""
+    """The union of intervals; ``whole_ns`` is its total length."""
 
     def __init__(self, start_ns: Ints, end_ns: Ints) -> None:
         order = np.argsort(start_ns, kind="stable")
@@ -203,11 +190,11 @@ class Covered:
 
     @property
     def bounds(self) -> tuple[Ints, Ints]:
-        """Return (starts, ends) of the disjoint intervals that make up the union, sorted."""
+        """Return (starts, ends) of the disjoint intervals of the union, sorted."""
         return self._start, self._end
 
     def within(self, start_ns: Ints, end_ns: Ints) -> Ints:
-        """Return for each [start_ns, end_ns) how much of it the union covers, in ns."""
+        """Return how much of each [start_ns, end_ns) the union covers, in ns."""
         return self._until(end_ns) - self._until(start_ns)
 
     def _until(self, at_ns: Ints) -> Ints:
@@ -219,19 +206,19 @@ class Covered:
 
 
 def running_time(start_ns: Ints, end_ns: Ints, from_ns: Ints, to_ns: Ints) -> Ints:
-    """Return for each [from_ns, to_ns) the sum of the times that all intervals run inside it."""
+    """Sum the times that all intervals run inside each [from_ns, to_ns)."""
     return _elapsed(start_ns, end_ns, to_ns) - _elapsed(start_ns, end_ns, from_ns)
 
 
 def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` how long all intervals have run before it, in total."""
+    """Sum how long all intervals have run before each time."""
     return _since(np.sort(start_ns), at_ns) - _since(np.sort(end_ns), at_ns)
 
 
 def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Return for each time in ``at_ns`` the sum of its distances to all earlier ``sorted_ns``.
+    """Sum each time's distances to all earlier ``sorted_ns``, modulo 2⁶⁴.
 
-    The sums are modulo 2⁶⁴; differences of two sums are exact.
+    Differences of two sums are exact.
     """
     count = np.searchsorted(sorted_ns, at_ns)
     return np.asarray(count * at_ns - np.append(0, np.cumsum(sorted_ns))[count], dtype=np.int64)

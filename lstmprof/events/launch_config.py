@@ -2,15 +2,12 @@
 
 ::
 
-    {"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":4096,
-     "dynamic_shared_bytes":4096,"estimated_occupancy":0.31}
+  {"grid":[80,1,1],"block":[128,1,1],"registers":32,"estimated_occupancy":0.31}
 
-The keys have the order of ``LaunchConfig``, so that equal configurations are equal texts;
-unrecorded keys are left out. Occupancies are shares of the threads that a multiprocessor can hold:
-``estimated`` for this grid (Kineto), ``theoretical`` for a large grid (TensorFlow, JAX).
-Some profilers write uninitialised numbers, so impossible numbers count as unknown. If the grid or
-the block is impossible, the whole configuration is unknown. If the number of registers is
-impossible, the shared memory is unknown, too.
+Keys have a fixed order, so that equal configurations are equal texts. Occupancies are shares of the
+threads that a multiprocessor can hold: ``estimated`` for this grid (Kineto), ``theoretical`` for a
+large grid (TensorFlow, JAX). Some profilers write uninitialised numbers: an impossible grid or
+block makes the whole configuration unknown, impossible registers the shared memory.
 """
 
 from __future__ import annotations
@@ -27,21 +24,20 @@ from lstmprof.base.numbers import number_of, percent
 
 _Three = tuple[int, int, int]
 
-#: The most blocks of a grid along x, and the most threads of a block. Source: CUDA C++ Programming
-#: Guide, "Compute Capabilities". HIP allows no more.
+#: Most blocks of a grid along x, and most threads of a block. Source: CUDA C++ Programming Guide,
+#: "Compute Capabilities". HIP allows no more.
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
-#: A larger number of registers per thread is impossible. The hardware limits are 255 (NVIDIA) and
-#: 512 (AMD).
+#: More registers per thread are impossible: hardware has 255 (NVIDIA) or 512 (AMD).
 _MOST_REGISTERS = 1024
 _MOST_BYTES = 2**30
 _MOST_MESSAGE_BYTES, _MOST_RANKS = 2**48, 2**24
-#: Number of characters to which the name of a process group is cropped. Chosen by hand.
+#: Letters of a process group's name that are kept. Chosen by hand.
 _MOST_NAME = 100
 _DECIMALS = 6
 
 
 class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The launch configuration of a kernel; a field is None if the profile does not record it."""
+    """The launch configuration of a kernel; None if not recorded."""
 
     grid: _Three | None = None
     block: _Three | None = None
@@ -57,7 +53,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """Return the configuration as text for users: ``grid 80 × 1 × 1, block 128 × 1 × 1 …``."""
+        """Describe the configuration for users: ``grid 80 × 1 × 1, block 128 × 1 × 1 …``."""
         values = []
         if self.grid:
             values.append(f"grid {_times(self.grid)}")
@@ -82,7 +78,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Return the static and dynamic bytes of shared memory as text; empty if unknown."""
+        """Describe static and dynamic shared memory; empty if unknown."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -94,18 +90,17 @@ _FIELDS = LaunchConfig.__struct_fields__
 
 
 def text(values: Mapping[str, object]) -> str | None:
-    """Return the JSON of the possible ``values`` by field name, or None if there are none."""
+    """Return the JSON of the possible values, or None if there are none."""
     config = _possible(*(values.get(name) for name in _FIELDS))
     return None if config == _EMPTY else encoded(config)
 
 
 def encoded(config: LaunchConfig) -> str:
-    """Return the JSON of ``config``."""
     return msgspec.json.encode(config).decode()
 
 
 def read(written: str) -> LaunchConfig | None:
-    """Parse a configuration that any program wrote; return None if it has no possible value."""
+    """Parse a configuration that any program wrote; None if no value is possible."""
     try:
         values = msgspec.json.decode(written)
     except (msgspec.DecodeError, RecursionError):
@@ -150,8 +145,8 @@ def _possible(
     )
 
 
-#: Part of a kernel's or range's name (lower case, only letters and digits) → collective operation,
-#: with the names of NCCL's tests. The first match decides.
+#: Part of a kernel's or range's name (lower case, letters and digits) → collective operation, as in
+#: NCCL's tests. The first match decides.
 _OPERATIONS = (
     *(("allreduce", "all_reduce"), ("crossdevicereduce", "all_reduce")),  # a kernel of vLLM
     ("allgather", "all_gather"),
@@ -163,12 +158,12 @@ OPERATIONS = tuple(dict.fromkeys(operation for _, operation in _OPERATIONS))
 
 
 def operation_of(name: str) -> str | None:
-    """Return the collective operation (of OPERATIONS) that a name contains, or None."""
+    """Return the collective operation that a name contains."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return next((operation for part, operation in _OPERATIONS if part in plain), None)
 
 
-#: Element type, as PyTorch and TensorFlow record it → bytes of an element.
+#: Element type of PyTorch or TensorFlow → bytes.
 _ELEMENT_BYTES = {
     **dict.fromkeys(("double", "long", "long int", "int64", "float64", "complex<float>"), 8),
     **dict.fromkeys(("float", "int", "int32", "float32"), 4),
@@ -179,26 +174,26 @@ _ELEMENT_BYTES = {
 
 
 def element_bytes(dtype: object) -> int | None:
-    """Return the size in bytes of an element of ``dtype``; None if the type is unknown."""
+    """Return the bytes of an element; None if the type is unknown."""
     return _ELEMENT_BYTES.get(str(dtype).removeprefix("c10::").lower())
 
 
 def _three(value: object, most: int) -> _Three | None:
-    """Return ``value`` as three integers from 1 to ``most``, or None if it is anything else."""
+    """Return three integers from 1 to ``most``, or None."""
     entries = [_integer(each, most) for each in value] if isinstance(value, (list, tuple)) else []
     numbers = [number for number in entries if number]
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(entries) == 3 else None
 
 
 def _integer(value: object, most: int) -> int | None:
-    """Return ``value`` as an integer from 0 to ``most``, or None if it is anything else."""
+    """Return an integer from 0 to ``most``, or None."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         return None
     return value
 
 
 def _share(value: object) -> float | None:
-    """Return ``value`` as a share in (0, 1], else None; profilers write 0 for unknown."""
+    """Return a share in (0, 1]; profilers write 0 for unknown."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
         return None
     return round(float(value), _DECIMALS) or None
@@ -208,14 +203,14 @@ def _times(three: _Three) -> str:
     return " × ".join(map(str, three))
 
 
-#: Lists nested more deeply than this are not read, because functions walk them recursively. A list
-#: of lists of shapes has depth 3.
+#: Lists that nest more deeply are not read, because functions walk them recursively. A list of
+#: lists of shapes has depth 3.
 MOST_DEPTH = 32
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def recorded_inputs(text: str) -> list[Any]:
-    """Return the JSON list ``text``; empty if it is no list, or nested too deeply."""
+    """Parse a JSON list; anything else, or deep nesting, becomes an empty list."""
     if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
         return []
     try:

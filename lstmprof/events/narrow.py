@@ -1,8 +1,7 @@
 """Packed events: a run in about a third of the memory of an ``EventTable``.
 
-For ten million events, each array of an ``EventTable`` takes 80 MB, and a computation needs
-several. Packed columns have the narrowest integer types. A computation unpacks only the rows that
-it needs, piece by piece.
+For ten million events, each int64 array takes 80 MB. Packed columns have the narrowest integer
+types, and a computation unpacks only the rows that it needs.
 """
 
 from __future__ import annotations
@@ -20,23 +19,22 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Text columns with many distinct values. A table of unpacked rows contains only the texts of these
-#: columns that its rows use.
+#: Text columns with many distinct values; unpacked tables contain only the texts in use.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
-#: Columns that refer to other events by ``event_id``.
+#: Columns that refer to other events.
 LINKS = ("parent_id", "launch_id", "op_id")
-#: If a column has at most this many distinct texts, tables of unpacked rows contain all of them.
+#: Unpacked tables contain all texts of a column with at most this many.
 _FEW_TEXTS = 1000
-#: Number of rows that a computation unpacks at a time.
+#: Rows that a computation unpacks at a time.
 PIECE = 2**18
 _Value = TypeVar("_Value")
 
 
 class Packed:
-    """The packed columns of an events table, in one Arrow chunk per column.
+    """The packed columns of an events table.
 
-    ``more`` reads a column that ``table`` lacks, when it is first used. If ``more`` is given, the
-    ``event_id`` of each event must be its row number, as in a stored run.
+    ``more`` reads columns that ``table`` lacks on first use, and requires that each ``event_id`` is
+    the row number, as in a stored run.
     """
 
     def __init__(self, table: pa.Table, more: Callable[[str], pa.ChunkedArray] | None = None):
@@ -53,18 +51,18 @@ class Packed:
 
     @property
     def numbered(self) -> bool:
-        """Return whether the ``event_id`` of each event is its row number."""
+        """Return whether each ``event_id`` is the row number."""
         if self._more:
             return True
         return bool((self.values("event_id") == np.arange(self._count)).all())
 
     def forget(self, *names: str) -> None:
-        """Drop these columns from memory; ``more`` reads them again on next use."""
+        """Drop columns from memory; ``more`` reads them again on next use."""
         for name in names if self._more else ():
             self._columns.pop(name, None)
 
     def only(self, columns: Sequence[str], rows: Ints) -> Packed:
-        """Return ``columns`` of ``rows``; columns that this call reads do not stay in memory."""
+        """Return some columns of some rows, without keeping columns that this call reads."""
         part = Packed(pa.table({}))
         part.names, part._count = tuple(columns), len(rows)
         for name in columns:
@@ -75,19 +73,19 @@ class Packed:
         return part
 
     def pieces(self) -> Iterator[slice]:
-        """Yield slices of at most ``PIECE`` rows that together cover all rows, in order."""
+        """Yield slices of at most ``PIECE`` rows that cover all rows."""
         for first in range(0, self._count, PIECE):
             yield slice(first, min(first + PIECE, self._count))
 
     def once(self, function: Callable[[Packed], _Value]) -> _Value:
-        """Return ``function(self)``; it is computed only once."""
+        """Return ``function(self)``, computed only once."""
         if function not in self._cache:
             self._cache[function] = function(self)
         value: _Value = self._cache[function]
         return value
 
     def ints(self, name: str, rows: slice) -> Ints:
-        """Return an integer column of these rows as int64, ``UNKNOWN`` for null."""
+        """Return an integer column as int64, ``UNKNOWN`` for null."""
         column = self._column(name)
         values = column.values[rows].astype(np.int64)
         if column.has_nulls:
@@ -95,29 +93,28 @@ class Packed:
         return values
 
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return an integer column of these rows in its packed type, −1 for null."""
+        """Return an integer column in its packed type, −1 for null."""
         return self._column(name).values[rows]
 
     def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return a text column of these rows as indices into ``texts(name)``, −1 for null."""
+        """Return a text column as indices into ``texts(name)``, −1 for null."""
         return self._column(name).values[rows]
 
     def texts(self, name: str) -> list[str]:
-        """Return the distinct texts of a text column."""
         values: list[str] = self._column(name).texts.to_pylist()
         return values
 
     def is_kind(self, *wanted: str) -> Flags:
-        """Return for each event whether its kind is one of ``wanted``."""
+        """Return whether each event is of one of these kinds."""
         among = np.array([kind in wanted for kind in self.texts("kind")] + [False])
         return np.asarray(among[self.codes("kind")], dtype=np.bool_)
 
     def has_value(self, name: str, rows: slice | Ints = slice(None)) -> Flags:
-        """Return for each of ``rows`` whether the column is not null."""
+        """Return whether each row has a value."""
         return self._column(name).has_value(rows)
 
     def rows_named(self, name: str) -> Ints:
-        """Return for each event the row that the link ``name`` refers to, or −1."""
+        """Return the row that each event's link refers to, or −1."""
         if self._more:
             return self.values(name).astype(np.int64)
         ids, targets = (self.values(column).astype(np.int64) for column in ("event_id", name))
@@ -127,7 +124,7 @@ class Packed:
         return np.where((targets != NONE) & (ids[row] == targets), row, NONE)
 
     def table(self, columns: Sequence[str], rows: Ints | None = None) -> EventTable:
-        """Return these columns of ``rows`` (all if None) as an events table."""
+        """Unpack columns into an events table."""
         arrays = [self._unpacked(name, slice(None) if rows is None else rows) for name in columns]
         schema = pa.schema([SCHEMA.field(name) for name in columns])
         return EventTable(pa.table(arrays, schema=schema))
@@ -157,9 +154,9 @@ class Packed:
 
 @dataclass(frozen=True)
 class _Column:
-    """A packed column: integers, −1 for null; in a text column, indices into ``texts``.
+    """A packed column: integers with −1 for null, or indices into ``texts``.
 
-    ``is_known`` is needed if the column has nulls and negative values; otherwise it is None.
+    ``is_known`` marks the nulls of a column with negative values.
     """
 
     values: np.ndarray
@@ -169,7 +166,7 @@ class _Column:
 
     @staticmethod
     def of(column: pa.ChunkedArray) -> _Column:
-        """Return an Arrow column as a packed column, without a copy of the values if possible."""
+        """Pack an Arrow column, without a copy if possible."""
         array = _one_chunk(column)
         texts = array.dictionary if pa.types.is_dictionary(array.type) else None
         array = array if texts is None else array.indices
@@ -183,12 +180,12 @@ class _Column:
         return _Column(values, texts, has_nulls, known)
 
     def only(self, rows: Ints) -> _Column:
-        """Return this column with only these rows, but with all texts."""
+        """Return these rows, with all texts."""
         is_known = None if self.is_known is None else self.is_known[rows]
         return replace(self, values=self.values[rows], is_known=is_known)
 
     def has_value(self, rows: slice | Ints) -> Flags:
-        """Return for each of ``rows`` whether the column has a value there."""
+        """Return whether each row has a value."""
         if self.is_known is not None:
             return self.is_known[rows]
         values = self.values[rows]
@@ -197,7 +194,6 @@ class _Column:
 
 
 def packed(events: pa.Table) -> Packed:
-    """Convert an events table to packed form."""
     return Packed(
         pa.table([narrowed(_one_chunk(c)) for c in events.columns], names=events.schema.names)
     )
@@ -209,7 +205,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
-    """Convert a text column to ``type_``; if ``reduced``, without texts that no row uses."""
+    """Convert a text column to ``type_``, without unused texts if ``reduced``."""
     codes, texts = array.indices, array.dictionary
     if reduced and len(texts) > _FEW_TEXTS:
         filled = codes.fill_null(NONE).to_numpy(zero_copy_only=False)
@@ -222,7 +218,7 @@ def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool)
 
 
 def narrowed(array: pa.Array) -> pa.Array:
-    """Return ``array`` in the narrowest type for its integers, or for the indices of its texts."""
+    """Convert to the narrowest type for integers, or for the indices of texts."""
     if pa.types.is_dictionary(array.type):
         return _narrow(array, array.type)
     if pa.types.is_floating(array.type):
@@ -244,11 +240,10 @@ class Gathered:
         ]
 
     def add(self, read: pa.Table | pa.RecordBatch) -> None:
-        """Add the next rows of the file, which may have other columns too.
+        """Append the next rows of the file.
 
         Raises:
-            pa.ArrowException: a number is outside the range in the file's statistics.
-            ValueError: there are more rows than the file declares.
+            pa.ArrowException, ValueError: the file has wrong statistics, or too many rows.
         """
         for name, part in zip(self.columns, self._parts, strict=True):
             column = read.column(name)
@@ -256,15 +251,15 @@ class Gathered:
                 part.add(chunk)
 
     def table(self) -> pa.Table:
-        """Return the collected columns, one chunk each, and drop them from this object."""
-        # One column after the other, so that at most one column is in memory twice.
+        """Return the collected columns, and drop them from this object."""
+        # one column after the other, so that at most one is in memory twice
         whole = [self._parts.pop(0).whole() for _ in self.columns]
         pa.default_memory_pool().release_unused()  # Arrow keeps freed memory of whole row groups
         return pa.table(whole, names=list(self.columns))
 
 
 class _Numbers:
-    """Collects an integer column; the array has its final size, ``count`` rows, from the start."""
+    """Collects an integer column into an array of its final size."""
 
     def __init__(self, type_: pa.DataType, count: int) -> None:
         self._type, self._count, self._filled = type_, count, 0
@@ -272,7 +267,6 @@ class _Numbers:
         self._known: Flags | None = None
 
     def add(self, chunk: pa.Array) -> None:
-        """Append the next rows of the column."""
         if self._values is None:  # only now: a damaged file may declare any number of rows
             self._values = np.empty(self._count, dtype=str(self._type))  # int8, uint32 …
         numbers = chunk.cast(self._type)
@@ -286,7 +280,6 @@ class _Numbers:
         self._filled = rows.stop
 
     def whole(self) -> pa.Array:
-        """Return all added rows as one array."""
         if self._values is None:
             return pa.nulls(0, self._type)
         values = self._values[: self._filled]
@@ -305,19 +298,14 @@ class _Chunks:
         self._chunks: list[pa.Array] = []
 
     def add(self, chunk: pa.Array) -> None:
-        """Append the next rows of the column."""
         self._chunks.append(_narrow(chunk, self._type))
 
     def whole(self) -> pa.Array:
-        """Return all added rows as one array."""
         return _joined(self._chunks, self._type)
 
 
 def narrow_table(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-    """Read ``columns`` of ``file`` in the narrowest types, in one Arrow chunk each.
-
-    Each row group is converted as soon as it is read, so that the file is never in memory in wide
-    types.
+    """Read columns in the narrowest types, one row group at a time to save memory.
 
     Raises:
         OSError, pa.ArrowException: the file is damaged.
@@ -363,7 +351,7 @@ def _joined(chunks: list[pa.Array], type_: pa.DataType) -> pa.Array:
 
 
 def _narrowest(least: int, most: int) -> pa.DataType:
-    """Return the narrowest signed integer type that holds ``least``, ``most`` and −1 (null)."""
+    """Return the narrowest signed integer type for ``least``, ``most`` and −1 (null)."""
     for width in (pa.int8(), pa.int16(), pa.int32()):
         limit: int = 2 ** (width.bit_width - 1)
         if -limit <= least and most < limit:

@@ -1,8 +1,7 @@
-"""Join the profiles of processes that ran one after the other, and separate their events again.
+"""Join the profiles of processes that ran one after the other, and separate them again.
 
-The rounds of a capture are such processes. In each profile, ids start anew and times count from the
-profile's own start. So events of different processes must not be linked, and their times must not
-be compared.
+The rounds of a capture are such processes. Ids start anew in each profile, and times count from its
+own start, so events of different processes must not be linked or compared.
 """
 
 from __future__ import annotations
@@ -24,31 +23,29 @@ from lstmprof.events.threads import thread_ids
 
 #: Columns with ids of events.
 _LINKS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
-#: Columns with ids from the profiler; 0 and negative values mean unknown.
+#: Columns with the profiler's ids; 0 and less mean unknown.
 _OWN_IDS = ("correlation_id", "external_id")
-#: Time that ``joined`` leaves between two processes if their absolute times are unknown.
+#: Time between two processes if their absolute times are unknown.
 APART_NS = 1_000_000
-#: The largest pid of Linux (PID_MAX_LIMIT). If processes of two rounds have the same pid, lstmprof
-#: adds a multiple of this number to one of the two pids.
+#: Linux's largest pid (PID_MAX_LIMIT). A multiple is added to pids that two rounds share.
 MOST_PID = 2**22
 _MOST_ID = 2**62
 
 
 @dataclass(frozen=True)
 class Process:
-    """The profile of one process, with links and categories; ``pid`` is None if unknown."""
+    """The profile of one process, with links and categories."""
 
     profile: Profile
     pid: int | None
 
 
 def joined(processes: Sequence[Process]) -> Profile:
-    """Join the profiles of ``processes``, which are in the order in which they ran.
+    """Join the profiles of processes in the order in which they ran.
 
-    If every profile has a ``base_ns`` and the processes did not overlap, times count from the
-    ``base_ns`` of the first profile. Otherwise the events of the processes are shifted so that they
-    follow one another, and ``base_ns`` is None. Host events without a pid get the pid of their
-    process. The column ``step`` keeps its values.
+    If every profile has a ``base_ns`` and they do not overlap, times count from the first
+    ``base_ns``. Otherwise the processes follow one another, and ``base_ns`` is None. Host events
+    without a pid get the pid of their process.
     """
     profiles = [process.profile for process in processes]
     shifts = _absolute(profiles)
@@ -79,10 +76,7 @@ def joined(processes: Sequence[Process]) -> Profile:
 
 
 def _absolute(profiles: Sequence[Profile]) -> list[int] | None:
-    """Return how many ns after the first profile each profile began.
-
-    Return None if this is unknown, or if the processes overlap in time.
-    """
+    """Return how many ns after the first each profile began; None if they overlap or lack dates."""
     bases = [p.base_ns for p in profiles if p.base_ns is not None]
     if len(profiles) == 1:
         return [0]
@@ -106,7 +100,7 @@ def _one_after_the_other(profiles: Sequence[Profile]) -> list[int]:
 
 
 def _span(profile: Profile) -> tuple[int, int]:
-    """Return the first start and the last end of the profile's events; 0 and 0 without events."""
+    """Return the first start and the last end; 0 and 0 without events."""
     events = profile.events
     if not len(events):
         return 0, 0
@@ -114,14 +108,12 @@ def _span(profile: Profile) -> tuple[int, int]:
 
 
 def _with_distinct_ids(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
-    """Make the ids in ``columns`` distinct across ``tables``.
-
-    If the ids are so large that sums could overflow, they are first replaced by 0, 1, 2 and so on.
-    """
+    """Make ids distinct across tables."""
     links = columns[0] == "event_id"
     ids = [{name: EventTable(t).ints(name, UNKNOWN) for name in columns} for t in tables]
     none = -1 if links else 0
     highest = [max(int(i.max(initial=none)) for i in of.values()) for of in ids]
+    # sums of such large ids could overflow, so they become 0, 1, 2 …
     if sum(h + 1 for h in highest) >= _MOST_ID:
         ids = [{n: _dense(i, none) for n, i in of.items()} for of in ids]
         highest = [max(int(i.max(initial=none)) for i in of.values()) for of in ids]
@@ -153,7 +145,7 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
 
 
 def _with_distinct_pids(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
-    """Make pids distinct across ``tables``; host events without a pid get the pid in ``pids``."""
+    """Make pids distinct across tables; host events without a pid get their process's."""
     used: set[int] = set()
     changed = []
     for number, (table, own) in enumerate(zip(tables, pids, strict=True)):
@@ -187,10 +179,7 @@ def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
 
 
 def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
-    """Return the first profile's metadata, with the thread names of all profiles.
-
-    A thread to which two profiles give different names has no name.
-    """
+    """Return the first profile's metadata, with all thread names that do not conflict."""
     metadata = dict(profiles[0].metadata)
     threads = [p.metadata["threads"] for p in profiles if p.metadata.get("threads")]
     names: dict[str, set[str]] = {}
@@ -202,10 +191,9 @@ def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
 
 
 def successive_processes(events: EventTable, rows: Ints) -> list[Ints]:
-    """Split ``rows`` of one rank by process if its processes ran one after the other.
+    """Split a rank's rows by process if its processes ran one after the other.
 
-    Otherwise return all rows as one part. A device activity belongs to the last process that
-    started before the activity.
+    A device activity belongs to the last process that started before it.
     """
     host = rows[(thread_ids(events) >= 0)[rows]]
     pid = events.ints("pid", UNKNOWN)[host]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 SCHEMA_VERSION = 7
-#: Schema version → columns that this version added to a table.
+#: Schema version → columns that it added to a table.
 _ADDED: Mapping[int, tuple[str, ...]] = {
     3: ("rule",),
     4: (
@@ -23,17 +23,16 @@ _ADDED: Mapping[int, tuple[str, ...]] = {
     6: ("allocator",),
     7: ("launch_config",),
 }
-#: Schema version → columns that a run of this version lacks. lstmprof can read these versions; the
-#: missing columns are null.
+#: Schema version → columns that its runs lack. They can be read, with nulls.
 LACKING: Mapping[int, tuple[str, ...]] = {
     version: tuple(name for added, names in _ADDED.items() if added > version for name in names)
     for version in range(2, SCHEMA_VERSION + 1)
 }
 VERSION_KEY = b"lstmprof.events_schema"
 
-#: The kinds of events. ``kernel``, ``memcpy``, ``memset`` and ``device_sync`` are on a device, the
-#: others on a host thread. One exception: if a profiler copies a host range to a device (Kineto's
-#: gpu_user_annotation, XPlane's derived lines), the copy is a ``range`` with ``device`` set.
+#: ``kernel``, ``memcpy``, ``memset`` and ``device_sync`` are on a device, the others on a host
+#: thread; but a profiler's copy of a host range on a device (Kineto's gpu_user_annotation, XPlane's
+#: derived lines) is a ``range`` with ``device`` set.
 KINDS = (
     "step",
     "range",
@@ -46,18 +45,17 @@ KINDS = (
     "device_sync",
     "overhead",
 )
-#: The kinds of events in which a device works; these events are called activities.
+#: The kinds in which a device works; such events are called activities.
 ACTIVITY_KINDS = ("kernel", "memcpy", "memset")
-#: The phases of a step, in order.
 PHASES = ("input", "forward", "loss", "backward", "optimizer")
-#: Name of the range around the call of a compiled step in lstmprof's own captures.
+#: Range around the call of a compiled step in lstmprof's own captures.
 PROGRAM = "program"
-#: Beginning of the name of a range around the call of a Keras layer. ``lstmprof run`` adds such
-#: ranges to TensorFlow's profile (``capture.script.sizes``).
+#: Beginning of ranges around the calls of Keras layers, which ``lstmprof run`` adds to TensorFlow's
+#: profile (``capture.script.sizes``).
 KERAS_LAYER = "keras.layers."
 
 
-#: Ending of a column's name → unit of the column.
+#: Ending of a column's name → unit.
 _UNITS = {
     "bytes_per_s": "bytes/s",
     **dict.fromkeys(("per_s", "per_second"), "1/s"),
@@ -70,9 +68,8 @@ _UNITS = {
 class Column:
     """One column of a table: name, type, unit, meaning, and when a value is null.
 
-    ``null_when`` is empty if the column is never null. ``derived`` is True for a column of the
-    events table that is computed from other columns. The constructors ``integer``, ``real``,
-    ``text``, ``flag`` and ``of_type`` derive the unit from the ending of the name.
+    ``null_when`` is empty if the column is never null. ``derived`` columns of the events table are
+    computed from others.
     """
 
     name: str
@@ -86,50 +83,45 @@ class Column:
     def of_type(
         cls, type_: pa.DataType, name: str, meaning: str, null_when: str = "", derived: bool = False
     ) -> Column:
-        """Return a column of ``type_``; the ending of ``name`` states the unit."""
+        """Make a column; the ending of its name states the unit."""
         endings = (unit for end, unit in _UNITS.items() if f"_{name}".endswith(f"_{end}"))
         return cls(name, type_, next(endings, ""), meaning, null_when, derived)
 
     @classmethod
     def integer(cls, name: str, meaning: str, null_when: str = "") -> Column:
-        """Return a column of integers."""
         return cls.of_type(pa.int64(), name, meaning, null_when)
 
     @classmethod
     def real(cls, name: str, meaning: str, null_when: str = "") -> Column:
-        """Return a column of floats."""
         return cls.of_type(pa.float64(), name, meaning, null_when)
 
     @classmethod
     def text(cls, name: str, meaning: str, null_when: str = "") -> Column:
-        """Return a column of strings."""
         return cls.of_type(pa.string(), name, meaning, null_when)
 
     @classmethod
     def flag(cls, name: str, meaning: str, null_when: str = "") -> Column:
-        """Return a column of booleans."""
         return cls.of_type(pa.bool_(), name, meaning, null_when)
 
 
 def schema(columns: Sequence[Column]) -> pa.Schema:
-    """Return the Arrow schema of ``columns``."""
     return pa.schema([pa.field(c.name, c.type, bool(c.null_when)) for c in columns])
 
 
-#: ``null_when`` of columns about a device, in several result tables.
-NO_ACTIVITIES = "the profile has no activities of the rank"
+#: ``null_when`` of columns about a device.
+NO_ACTIVITIES = "the profile has no activities"
 #: Columns that occur in many result tables.
 RANK = Column.integer("rank", "rank of the distributed job", "the profile names no rank")
 DEVICE = Column.integer("device", "number of the device", "the work ran on the host (CPU)")
 STEP = Column.integer("step", "number of the step", "the profile has no step markers")
 PER_STEP = Column.real(
     "per_step",
-    "mean number per step; only what ran in a step, or was launched in one, counts",
+    "mean number per step",
     "the profile has no step markers",
 )
 
 _INT, _TEXT = pa.int64(), pa.dictionary(pa.int32(), pa.string())
-_ABSENT = "it does not apply, or the profile does not record it"
+_ABSENT = "the profile does not record it"
 
 
 def _always(name: str, type_: pa.DataType, meaning: str) -> Column:
@@ -161,14 +153,12 @@ COLUMNS = (
     _recorded(
         "graph_node_id",
         _INT,
-        "node of the CUDA graph that replayed the activity, or that captured the runtime call "
-        "(Nsight Systems)",
+        "node of the CUDA graph to which the activity or call belongs (Nsight Systems)",
     ),
     _recorded(
         "op_name",
         _TEXT,
-        "name of the framework op that caused the activity, if the activity records it (XPlane: "
-        "tf_op)",
+        "name of the framework op that caused the activity (XPlane: tf_op)",
     ),
     _recorded("shapes", _TEXT, "shapes of the op's inputs, JSON"),
     _recorded("dtypes", _TEXT, "element types of the op's inputs, JSON"),
@@ -176,27 +166,23 @@ COLUMNS = (
     _recorded(
         "launch_config",
         _TEXT,
-        "launch of a kernel, JSON. Keys: grid (number of blocks by x, y, z), block (number of "
-        "threads by x, y, z), registers (per thread), shared_bytes (per block), "
-        "dynamic_shared_bytes (part of shared_bytes), estimated_occupancy and "
-        "theoretical_occupancy (shares); for a collective also message_bytes, group_size (number "
-        "of ranks) and process_group",
-        f"{_ABSENT}, or an older lstmprof wrote the run: ingest the profile again",
+        "launch of a kernel, JSON: grid, block, registers per thread, shared memory, occupancy",
+        _ABSENT,
     ),
     _recorded(
         "sequence_number",
         _INT,
-        "number of the autograd node that the op creates (forward) or runs (backward)",
+        "number of the autograd node that the op creates or runs",
     ),
     _recorded(
         "forward_thread",
         _INT,
-        "for a backward op, the number that the profiler gave the thread of its forward op",
+        "for a backward op, number of the thread of its forward op",
     ),
     _derived(
         "parent_id",
         _INT,
-        "event_id of the innermost event of the same thread that contains this event",
+        "event_id of the innermost event that contains this event",
     ),
     _derived("launch_id", _INT, "for an activity, event_id of the runtime call that enqueued it"),
     _derived("op_id", _INT, "for an activity or runtime call, event_id of the op that issued it"),

@@ -2,13 +2,12 @@
 
 ::
 
-    chunks, in the order of the profile      a a b a | b c b | c d c
-    each sorted by itself, in a file         a a a b | b b c | c c d
-    from all files the rows of a batch       a a a | b b b | c c c | d    sorted again, and stored
+  chunks, in the order of the profile      a a b a | b c b | c d c
+  each sorted by itself, in a file         a a a b | b b c | c c d
+  from all files the rows of a batch       a a a | b b b | c c c | d    sorted again, and stored
 
-A chunk is sorted in the process that reads it. A sample of start times gives the batch borders.
-Sorting is stable, so the order equals that of ``events_table``. If very many chunks have events at
-one time, groups of chunks are merged first.
+A sample of start times gives the borders of batches. Sorting is stable, as in ``events_table``. If
+very many chunks overlap in time, groups of chunks are merged first.
 """
 
 from __future__ import annotations
@@ -35,25 +34,24 @@ from lstmprof.events.stored import (
 )
 from lstmprof.events.table import EventTable
 
-#: To choose the borders of batches, at least one in this many rows is sampled.
+#: At least one in this many rows is sampled to choose the borders of batches.
 _SAMPLED = 32
 
 
 @dataclass(frozen=True)
 class SortedFiles:
-    """Files that ``write_columns`` wrote, with one row or more, sorted by the column ``time``."""
+    """Files of columns, sorted by the column ``time``."""
 
     paths: Sequence[Path]
     time: str
 
     @property
     def first_ns(self) -> int:
-        """Return the earliest time."""
         return int(self._ends[0].min())
 
     @property
     def most_at_once(self) -> int:
-        """Return the largest number of files whose time ranges share an instant."""
+        """Return how many files at most share an instant."""
         first, last = (np.sort(times) for times in self._ends)
         begun, ended = np.arange(1, len(first) + 1), np.searchsorted(last, first)
         return int((begun - ended).max())
@@ -66,7 +64,7 @@ class SortedFiles:
         return [*first.tolist(), int(self._ends[1].max()) + 1]
 
     def between(self, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
-        """Return the rows in [first_ns, end_ns) of each file that has such rows."""
+        """Return the rows in [first_ns, end_ns) of each file."""
         first, last = self._ends
         numbers = np.flatnonzero((first < end_ns) & (last >= first_ns))
         return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in numbers.tolist()]
@@ -95,22 +93,16 @@ class SortedFiles:
 
 #: Approximate number of events per batch, and so per row group in Parquet.
 BATCH_ROWS = 2**17
-#: Readers write events to disk if a profile has this many events or more.
+#: Events are written to disk if a profile has this many or more.
 SPOOLED_ROWS = 2**18
-#: Number of events that a reader writes to disk at a time.
+#: Events that a reader writes to disk at a time.
 CHUNK_ROWS = 2**16
-#: Number of chunks that are merged at a time, or whose texts are numbered at a time.
+#: Chunks that are merged, or whose texts are numbered, at a time.
 MERGED_CHUNKS = 64
 
 
 def write_chunk(path: Path, columns: pa.Table) -> None:
-    """Write the events in ``columns`` (at least one) to ``path``, sorted as in ``events_table``.
-
-    Columns that are all null are left out; most chunks have several such columns.
-
-    Raises:
-        LstmprofError: the disk is full.
-    """
+    """Write events to a file, sorted as in ``events_table``, without columns that are all null."""
     recorded = [name for name in columns.column_names if columns[name].null_count < len(columns)]
     write_columns(path, _sorted(columns.select(recorded)))
 
@@ -126,13 +118,7 @@ def _sorted(columns: pa.Table) -> pa.Table:
 
 
 def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> EventTable:
-    """Return ``events`` with only ``columns``, written to files of ``folder``.
-
-    Tables that are empty or already on disk are returned as they are.
-
-    Raises:
-        LstmprofError: the disk is full.
-    """
+    """Write ``columns`` of the events to files; return the table on disk."""
     if isinstance(events, StoredEvents) or not len(events):
         return events
     files = []
@@ -144,9 +130,9 @@ def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> Event
 
 
 class Chunks:
-    """Collects a profile's events while it is read: in memory, or in files if they are many."""
+    """Collects a profile's events: in memory, or in files if they are many."""
 
-    #: Number of collected rows at which they are written to a file: the first time, and later.
+    #: Rows that are collected before they are written to a file: the first time, and later.
     most_rows = (SPOOLED_ROWS, CHUNK_ROWS)
 
     def __init__(self) -> None:
@@ -156,11 +142,7 @@ class Chunks:
         self._folder: Folder | None = None
 
     def add(self, columns: pa.Table) -> None:
-        """Append the next events of the profile; columns of the events table may be missing.
-
-        Raises:
-            LstmprofError: the disk is full.
-        """
+        """Append the next events of the profile."""
         self._tables.append(columns)
         self._rows += len(columns)
         if self._rows >= self.most_rows[self._folder is not None]:
@@ -168,7 +150,7 @@ class Chunks:
             self._spool(self._folder)
 
     def columns(self) -> pa.Table | Spool | None:
-        """Return all events: in memory, in files, or None if there are no events."""
+        """Return all events, in memory or in files."""
         if self._folder:
             if self._rows:
                 self._spool(self._folder)
@@ -189,24 +171,17 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Spool:
-    """Events that ``write_chunk`` wrote to ``files``, in order; absent columns are null."""
+    """Events in sorted files; absent columns are null."""
 
     folder: Folder
     files: Sequence[Path]
 
     @property
     def first_ns(self) -> int:
-        """Return the start of the first event."""
         return self._sorted.first_ns
 
     def events(self, origin_ns: int, rank: int | None) -> StoredEvents:
-        """Sort the events into an events table on disk, and delete the files.
-
-        ``origin_ns`` is subtracted from all times.
-
-        Raises:
-            LstmprofError: the disk is full.
-        """
+        """Sort the events into an events table on disk, with times counted from ``origin_ns``."""
         texts = self._texts()
         batches: list[StoredBatch] = []
         first_row = 0
@@ -224,12 +199,12 @@ class Spool:
         return _files([self.files])
 
     def _sorted_by_time(self, texts: Texts) -> SortedFiles:
-        """Merge files until the time ranges of at most ``MERGED_CHUNKS`` files overlap anywhere."""
+        """Merge files until at most ``MERGED_CHUNKS`` overlap at any time."""
         read, rows = self._sorted, [[path] for path in self.files]
         while read.most_at_once > MERGED_CHUNKS:
             firsts = range(0, len(rows), MERGED_CHUNKS)
             rows = [self._one_row(rows[n : n + MERGED_CHUNKS], texts) for n in firsts]
-            read = _files(rows)  # the files of one merged list follow each other in time
+            read = _files(rows)  # the merged files of one list follow each other in time
         return read
 
     def _one_row(self, rows: Sequence[Sequence[Path]], texts: Texts) -> list[Path]:
@@ -240,7 +215,7 @@ class Spool:
         return files
 
     def _merged(self, read: SortedFiles, rows: int, texts: Texts) -> Iterator[pa.Table]:
-        """Yield the sorted events, about ``rows`` at a time, and delete files that are read."""
+        """Yield the sorted events, and delete files that are read."""
         for first_ns, end_ns in itertools.pairwise(read.borders(rows)):
             yield self._between(read, first_ns, end_ns, texts)
             read.remove_ending(first_ns, end_ns)
@@ -256,7 +231,7 @@ class Spool:
         return texts
 
     def _between(self, read: SortedFiles, first_ns: int, end_ns: int, texts: Texts) -> pa.Table:
-        """Return the sorted events that begin in [first_ns, end_ns); texts are numbers."""
+        """Return the sorted events that begin in [first_ns, end_ns)."""
         parts = read.between(first_ns, end_ns)
         names = sorted({name for part in parts for name in part.schema.names})
         columns = pa.table({name: _joined(name, parts, texts) for name in names})
@@ -268,7 +243,7 @@ def _files(rows: Sequence[Sequence[Path]]) -> SortedFiles:
 
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
-    """Join column ``name`` of all ``parts`` in its widest type; texts become codes of ``texts``."""
+    """Join a column of all parts in its widest type; texts become codes."""
     types = [part.column(name).type for part in parts if name in part.schema.names]
     is_text = pa.types.is_dictionary(types[0])
     type_ = SCHEMA.field(name).type if is_text else max(types, key=lambda type_: type_.bit_width)

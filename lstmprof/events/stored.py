@@ -1,9 +1,7 @@
 """An events table on disk, in batches by time, for profiles that do not fit into memory.
 
-A batch has the events that begin in one time interval; events that begin at the same time are in
-one batch. Its columns are in files. Integers have the narrowest type. A text is stored as an
-integer code; the distinct texts of the whole table are in memory (``Texts``). All files are in one
-temporary folder, which is removed when no object uses it any more.
+Columns are in files of a temporary folder. Integers have the narrowest type, and texts are codes of
+the distinct texts in memory (``Texts``).
 """
 
 from __future__ import annotations
@@ -34,13 +32,9 @@ _CODE = pa.int32()
 
 
 class Folder:
-    """A temporary folder, which is removed when this object is no longer used.
+    """A temporary folder, removed when this object is no longer used.
 
-    If ``base`` is given, the folder is made inside ``base`` and is not removed, so that another
-    process can use it; the creator of ``base`` removes it.
-
-    Raises:
-        LstmprofError: the folder cannot be made.
+    Inside ``base`` it is not removed, so that another process can use it.
     """
 
     def __init__(self, base: Path | None = None) -> None:
@@ -58,11 +52,7 @@ class Folder:
         return self.path / f"{name}-{self._count}"
 
     def move_in(self, path: Path) -> Path:
-        """Move the file at ``path`` from another folder into this one, and return its new path.
-
-        Raises:
-            LstmprofError: the disk is full.
-        """
+        """Move a file from another folder into this one; return its new path."""
         place = self.new(path.name)
         with room_in(self.path):
             shutil.move(path, place)
@@ -70,11 +60,7 @@ class Folder:
 
 
 def write_columns(path: Path, columns: pa.Table) -> None:
-    """Write ``columns`` to ``path``, each in the narrowest type.
-
-    Raises:
-        LstmprofError: the disk is full.
-    """
+    """Write columns to a file, in the narrowest types."""
     narrow = pa.table({n: narrowed(_chunk(columns.column(n))) for n in columns.column_names})
     with room_in(path.parent), pa.ipc.new_file(str(path), narrow.schema) as file:
         file.write_table(narrow)
@@ -85,23 +71,23 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def read_columns(path: Path) -> pa.RecordBatch:
-    """Return the columns that ``write_columns`` wrote, read when they are used."""
+    """Open columns that ``write_columns`` wrote; they are read on use."""
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).get_batch(0)
 
 
 class Texts:
-    """The distinct texts of each text column, numbered in the order in which they were added."""
+    """The distinct texts of each text column, numbered in the order of their arrival."""
 
     def __init__(self) -> None:
         self._of: dict[str, pa.Array] = {}
 
     def of(self, name: str) -> pa.Array:
-        """Return the distinct texts of the column ``name``; empty if no text was added."""
+        """Return the distinct texts of a column."""
         return self._of.get(name, pa.array([], pa.string()))
 
     def coded(self, name: str, columns: Sequence[pa.DictionaryArray]) -> list[pa.Array]:
-        """Replace the texts in parts of the column ``name`` by codes; add new texts."""
+        """Replace texts by codes; add new texts."""
         earlier = pa.DictionaryArray.from_arrays(pa.array([], _CODE), self.of(name))
         typed = [cast(column, earlier.type) for column in columns]
         joined = pa.chunked_array([earlier, *typed]).unify_dictionaries()
@@ -111,10 +97,9 @@ class Texts:
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """The events that begin at ``start_ns`` or later, but before the next batch begins.
+    """A batch of events, from row ``first`` of the whole table on.
 
-    ``first`` is the row of the first event in the whole table, ``rows`` the number of events. If
-    several of ``files`` have a column, the last file counts; a column in no file is null.
+    If several files have a column, the last file counts.
     """
 
     first: int
@@ -132,20 +117,18 @@ class Part(EventTable):
 
     @property
     def first_row(self) -> int:
-        """Return the row of the whole table at which this part begins."""
         return self._first_row
 
     def rows_named(self, column: str) -> Ints:
-        """Return for each event the row of the whole table that ``column`` refers to, or −1."""
+        """Return the row of the whole table that each event's link names, or −1."""
         return self.ints(column, NONE)
 
 
 class StoredEvents(EventTable):
-    """An events table on disk with the distinct texts ``texts`` and one or more ``batches``.
+    """An events table on disk.
 
-    All events have the rank ``rank`` (None if unknown), unless the files have a column ``rank``.
-    Methods that return an ``EventTable`` load all rows into memory; ``parts`` loads one batch at a
-    time.
+    All events have the rank ``rank``, unless files have a column ``rank``. Methods that return an
+    ``EventTable`` load all rows into memory; ``parts`` loads one batch at a time.
     """
 
     def __init__(
@@ -162,57 +145,48 @@ class StoredEvents(EventTable):
 
     @property
     def arrow(self) -> pa.Table:
-        """Return the whole table as a ``pyarrow.Table`` in memory."""
+        """Load the whole table into memory."""
         return self.select(SCHEMA.names).arrow.cast(SCHEMA)
 
     def select(self, columns: Sequence[str]) -> EventTable:
-        """Return a table in memory with only these columns."""
         return EventTable(pa.table({name: self.column(name) for name in columns}))
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return the column ``name`` in memory, in one chunk."""
+        """Load a column into memory."""
         numbers = range(len(self.batches))
         arrays = [self._decoded(self.coded(n, (name,)), name, own_texts=False) for n in numbers]
         return pa.chunked_array([pa.concat_arrays(arrays)], _TYPES[name])
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """Return the whole table in memory, with these columns (name -> values) replaced."""
+        """Load the whole table into memory, with columns replaced."""
         return EventTable(self.arrow).with_columns(columns)
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield one table per batch with these columns and only the texts that the batch uses."""
+        """Yield one table per batch, with only the texts that it uses."""
         for number, batch in enumerate(self.batches):
             part = self.table(self.coded(number, columns), columns, own_texts=True)
             yield Part(part.arrow, batch.first)
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> StoredEvents:
-        """Return this table, on disk, with the columns that ``columns_of`` computes per batch.
-
-        Raises:
-            LstmprofError: the disk is full.
-        """
+        """Replace columns, computed per batch, on disk."""
         replacing = [self.encoded(columns_of(part)) for part in self.parts()]
         return self.overlaid(map(self.stored, replacing))
 
     def encoded(self, columns: Mapping[str, Any]) -> pa.Table:
-        """Convert ``columns`` (name -> values) to the form on disk: texts become integer codes."""
+        """Convert columns to their form on disk, with texts as codes."""
         arrays = {name: cast(values, _TYPES[name]) for name, values in columns.items()}
         for name in arrays.keys() & set(TEXT_COLUMNS):
             (arrays[name],) = self._texts.coded(name, [arrays[name]])
         return pa.table(arrays)
 
     def stored(self, coded: pa.Table) -> Path:
-        """Write ``coded`` (columns whose texts are integer codes) to a new file; return its path.
-
-        Raises:
-            LstmprofError: the disk is full.
-        """
+        """Write columns, with texts as codes, to a new file."""
         path = self.folder.new("batch")
         write_columns(path, coded)
         return path
 
     def overlaid(self, files: Iterator[Path]) -> StoredEvents:
-        """Return this table with the columns in ``files`` replaced, one file per batch."""
+        """Replace columns by those in ``files``, one per batch."""
         batches = [
             StoredBatch(batch.first, batch.rows, batch.start_ns, (*batch.files, path))
             for batch, path in zip(self.batches, files, strict=True)
@@ -220,10 +194,7 @@ class StoredEvents(EventTable):
         return StoredEvents(self.folder, self._texts, batches, self._rank)
 
     def coded(self, number: int, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return ``event_id`` and ``columns`` of batch ``number``, with texts as integer codes.
-
-        Columns that the batch lacks are left out.
-        """
+        """Read columns of a batch, with texts as codes; absent columns are left out."""
         batch = self.batches[number]
         arrays = {
             "event_id": pa.array(np.arange(batch.first, batch.first + batch.rows)),
@@ -237,7 +208,7 @@ class StoredEvents(EventTable):
         return pa.table({name: arrays[name].cast(types[name]) for name in wanted if name in arrays})
 
     def coded_rows(self, rows: Ints, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return the same as ``coded`` for ``rows``; in a batch, rows keep the given order."""
+        """Read columns of some rows, with texts as codes."""
         numbers = self.batch_of(rows)
         parts = [
             self.coded(number, columns).take(
@@ -250,16 +221,13 @@ class StoredEvents(EventTable):
         return pa.concat_tables(parts, promote_options="default")
 
     def batch_of(self, rows: Ints) -> Ints:
-        """Return the number of the batch that contains each of these rows."""
+        """Return the batch of each row."""
         return np.searchsorted(self._first_rows, rows, side="right") - 1
 
     def table(
         self, coded: pa.Table, columns: Sequence[str] = SCHEMA.names, *, own_texts: bool = False
     ) -> EventTable:
-        """Convert ``coded`` to an events table.
-
-        With ``own_texts``, text columns contain only the distinct texts that the rows use.
-        """
+        """Decode columns to an events table, with ``own_texts`` only those in use."""
         schema = (
             SCHEMA if columns == SCHEMA.names else pa.schema([SCHEMA.field(n) for n in columns])
         )
@@ -267,11 +235,7 @@ class StoredEvents(EventTable):
         return EventTable(pa.Table.from_arrays(arrays, schema=schema))
 
     def moved_to(self, folder: Folder) -> StoredEvents:
-        """Return this table with its files moved to ``folder``.
-
-        Raises:
-            LstmprofError: the disk is full.
-        """
+        """Move the files to another folder."""
         batches = [
             replace(batch, files=tuple(map(folder.move_in, batch.files))) for batch in self.batches
         ]
@@ -286,7 +250,7 @@ class StoredEvents(EventTable):
         return with_own_texts(texts, _TYPES[name], own_texts)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write one row group per batch to ``path``, until ``stop`` is set."""
+        """Write one row group per batch, until ``stop`` is set."""
         with parquet_writer(path) as file:
             for number in range(len(self.batches)):
                 if stop and stop.is_set():

@@ -1,7 +1,6 @@
 """The events table, with its columns as cached NumPy arrays.
 
-Functions of texts run once per distinct text. A row without a text gets a value of the caller's
-choice, so that null is never mistaken for a text.
+Functions of texts run once per distinct text.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from numpy.typing import NDArray
 from lstmprof.events.intervals import Flags, Ints, longer_first
 from lstmprof.events.schema import COLUMNS, SCHEMA
 
-#: Stands for null in arrays of integers that may be negative.
+#: Null in arrays of integers that may be negative.
 UNKNOWN = np.iinfo(np.int64).min
-#: Stands for null in arrays of row numbers and of text codes.
+#: Null in arrays of row numbers and of text codes.
 NONE = -1
-#: Arrays of a table with more rows are not cached: an array of ten million rows takes 80 MB.
+#: Larger tables cache no arrays: an array of ten million rows takes 80 MB.
 CACHED_ROWS = 2**21
 
-#: Columns with few distinct values, including text columns. Parquet stores them as dictionaries.
+#: Columns with few distinct values, which Parquet stores as dictionaries.
 _REPEATED = [
     *("rank", "pid", "tid", "device", "stream", "step"),
     *(field.name for field in SCHEMA if pa.types.is_dictionary(field.type)),
@@ -37,10 +36,9 @@ _Value = TypeVar("_Value")
 
 
 class EventTable:
-    """A table of events with all or some columns of ``SCHEMA``; arrays have one entry per row.
+    """A table of events with columns of ``SCHEMA``, as read-only, cached arrays.
 
-    Arrays are read-only and cached with the table, so that every caller gets the same array. Other
-    methods are methods of ``pyarrow.Table``.
+    Other methods are those of ``pyarrow.Table``.
     """
 
     def __init__(self, arrow: pa.Table) -> None:
@@ -49,7 +47,6 @@ class EventTable:
 
     @staticmethod
     def of(events: EventTable | pa.Table) -> EventTable:
-        """Return ``events`` as an ``EventTable``."""
         return events if isinstance(events, EventTable) else EventTable(events)
 
     @property
@@ -69,35 +66,31 @@ class EventTable:
         return self.arrow.__arrow_c_stream__(requested_schema)
 
     def equals(self, other: EventTable | pa.Table) -> bool:
-        """Return whether ``other`` has the same columns and values."""
+        """Return whether columns and values are the same."""
         return bool(self.arrow.equals(EventTable.of(other).arrow))
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return the column ``name``."""
         return self._arrow.column(name)
 
     def __getitem__(self, name: str) -> pa.ChunkedArray:
         return self.column(name)
 
     def select(self, columns: Sequence[str]) -> EventTable:
-        """Return a table with only these columns."""
         return EventTable(self.arrow.select(list(columns)))
 
     def take(self, rows: Ints | pa.Array) -> EventTable:
-        """Return a table with only these rows, in this order."""
         return EventTable(self.arrow.take(pa.array(rows)))
 
     def slice(self, start: int, length: int | None = None) -> EventTable:
-        """Return a table of the rows from ``start`` on: ``length`` rows, or all if None."""
+        """Return the rows from ``start`` on."""
         return EventTable(self.arrow.slice(start, length))
 
     def filter(self, where: Flags | pa.Array | pa.ChunkedArray) -> EventTable:
-        """Return a table of the rows for which the mask ``where`` is True."""
         is_arrow = isinstance(where, (pa.Array, pa.ChunkedArray))
         return EventTable(self.arrow.filter(where if is_arrow else pa.array(where)))
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """Return this table with the columns in ``columns`` (name -> values) replaced."""
+        """Replace columns (name -> values)."""
         arrow = self._arrow
         for name, values in columns.items():
             field = SCHEMA.field(name)
@@ -107,7 +100,7 @@ class EventTable:
         replaced._cache = {
             key: value
             for key, value in self._cache.items()
-            if key[0] != "function"  # otherwise keys name the columns that values depend on
+            if key[0] != "function"  # other keys name the columns that values depend on
             and columns.keys().isdisjoint(key[2:] if key[0] == "columns" else key[1:2])
         }
         return replaced
@@ -122,7 +115,7 @@ class EventTable:
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
-        """Return this table with the columns that ``columns_of`` computes for each part."""
+        """Replace the columns that ``columns_of`` computes for each part."""
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
@@ -131,21 +124,21 @@ class EventTable:
 
     @property
     def start_ns(self) -> Ints:
-        """Return the start of each event, in ns since the profile's ``base_ns``."""
+        """Return each event's start, in ns since the profile's ``base_ns``."""
         return self.ints("start_ns", 0)
 
     @property
     def dur_ns(self) -> Ints:
-        """Return the duration of each event in ns."""
+        """Return each event's duration in ns."""
         return self.ints("dur_ns", 0)
 
     @property
     def end_ns(self) -> Ints:
-        """Return the end of each event, in ns since the profile's ``base_ns``."""
+        """Return each event's end, in ns since the profile's ``base_ns``."""
         return self.once(_end_ns, "start_ns", "dur_ns")
 
     def ints(self, column: str, unknown: int) -> Ints:
-        """Return an integer column with ``unknown`` in place of null, to compute with."""
+        """Return an integer column, with ``unknown`` in place of null."""
         return self._once(("ints", column, unknown), lambda: self._ints(column, unknown))
 
     def _ints(self, column: str, unknown: int) -> Ints:
@@ -156,12 +149,12 @@ class EventTable:
         return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def texts(self, column: str) -> tuple[Ints, list[str]]:
-        """Return (codes, values) of a text column; the code −1 means null."""
+        """Return a text column as (codes, distinct texts); code −1 means null."""
         codes, values = self._codes(column)
         return self._once(("texts", column), lambda: codes.astype(np.int64)), values
 
     def _codes(self, column: str) -> tuple[NDArray[Any], list[str]]:
-        """Return the same as ``texts``, but with 32-bit codes, which take half the memory."""
+        """Return ``texts`` with 32-bit codes, which take half the memory."""
         return self._once(("codes", column), lambda: _codes(self.column(column).combine_chunks()))
 
     def mapped(
@@ -172,10 +165,9 @@ class EventTable:
         dtype: Any = np.int64,
         rows: Flags | None = None,
     ) -> np.ndarray:
-        """Return ``function`` of the text in ``column`` for each row; ``unknown`` for null.
+        """Return ``function`` of each row's text, computed once per text; ``unknown`` for null.
 
-        If the mask ``rows`` is given, rows for which it is False get ``unknown``, too; ``function``
-        is not called for a text that occurs only in such rows.
+        Rows outside of the mask ``rows`` are ``unknown``, too.
         """
         codes, values = self._codes(column)
         if rows is None:
@@ -190,59 +182,59 @@ class EventTable:
         return np.asarray(answers[codes])
 
     def where(self, column: str, predicate: Callable[[str], object]) -> Flags:
-        """Return for each row whether ``predicate`` is true of its text; False for null."""
+        """Return whether ``predicate`` is true of each row's text; False for null."""
         return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
 
     def where_name(self, predicate: Callable[[str], object]) -> Flags:
-        """Return for each event whether ``predicate`` is true of its name."""
+        """Return whether ``predicate`` is true of each event's name."""
         return self.where("name", predicate)
 
     def is_one_of(self, column: str, *texts: str) -> Flags:
-        """Return for each row whether the text in ``column`` is one of ``texts``."""
+        """Return whether each row's text is one of ``texts``."""
         key = ("is", column, *sorted(texts))
         return self._once(key, lambda: self.where(column, lambda text: text in texts))
 
     def is_kind(self, *kinds: str) -> Flags:
-        """Return for each event whether its kind is one of ``kinds``."""
+        """Return whether each event is of one of these kinds."""
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write a Parquet file; subclasses may stop early if ``stop`` is set."""
+        """Write a Parquet file; subclasses may stop early."""
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))
 
     def ranks(self) -> list[int | None]:
-        """Return the distinct ranks, sorted; None comes first and stands for unknown ranks."""
+        """Return the distinct ranks, sorted; None stands for unknown ranks."""
         ranks = self.column("rank").unique().to_pylist()
         return sorted(ranks, key=lambda rank: (rank is not None, rank))
 
     def rows_of_rank(self, rank: int | None) -> Ints:
-        """Return the row numbers of the events of ``rank``."""
+        """Return the rows of one rank."""
         number = UNKNOWN if rank is None else rank
         if not self._caches():
             return np.flatnonzero(self.ints("rank", UNKNOWN) == number)
         return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
     def rows_named(self, column: str) -> Ints:
-        """Return for each row the row that the link ``column`` (``parent_id`` …) names, or −1."""
+        """Return the row that each row's link (``parent_id`` …) names, or −1."""
         return self._once(("function", column), lambda: self.rows_of(self.ints(column, -1)))
 
     def rows_of(self, event_ids: Ints) -> Ints:
-        """Return the row of each event id, or −1 if the id is not in the table."""
+        """Return the row of each event id, or −1 if it is missing."""
         row_of = self.once(_rows_by_id, "event_id")
         return np.asarray(row_of[np.where(event_ids < len(row_of) - 1, event_ids, -1)], np.int64)
 
     def once(self, function: Callable[[Any], _Value], *reads: str) -> _Value:
-        """Return ``function`` of this table; compute and cache the value on the first call.
+        """Return ``function`` of this table, computed and cached on the first call.
 
-        ``reads`` may name all columns that the function reads. Then a table in which
-        ``with_columns`` has replaced only other columns keeps the cached value.
+        If ``reads`` names all columns that it reads, the value survives the replacement of other
+        columns.
         """
         key = ("columns", function, *reads) if reads else ("function", function)
         return self._once(key, lambda: function(self))
 
     def keeping(self, function: Callable[[Any], _Value], value: _Value) -> Self:
-        """Return this table with ``value`` cached as the result of ``once(function)``."""
+        """Cache a value as the result of ``once(function)``."""
         self._cache["function", function] = value
         return self
 
@@ -262,11 +254,8 @@ class EventTable:
 
 
 def parquet_writer(path: Path) -> pq.ParquetWriter:
-    """Return a Parquet writer for events tables.
-
-    Most numbers differ little from the row before, so the writer stores differences. This takes
-    half the time and half the space of dictionaries.
-    """
+    """Return a Parquet writer for events tables."""
+    # differences take half the time and space of dictionaries
     differences = dict.fromkeys((n for n in SCHEMA.names if n not in _REPEATED), _DIFFERENCES)
     return pq.ParquetWriter(
         path, SCHEMA, compression="zstd", use_dictionary=_REPEATED, column_encoding=differences
@@ -288,9 +277,9 @@ def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
 
 
 def _rows_by_id(events: EventTable) -> Ints:
-    """Return an array whose entry ``id`` is the row of this id; −1 for a missing id.
+    """Return an array with the row of each id; −1 for a missing id.
 
-    The last entry is −1, too, so that the id −1 (null) has the row −1.
+    The last entry is −1, so that the id −1 (null) has the row −1.
     """
     event_id = events.ints("event_id", -1)
     row_of = np.full(int(event_id.max(initial=-1)) + 2, -1, dtype=np.int64)
@@ -303,16 +292,12 @@ def _end_ns(events: EventTable) -> Ints:
 
 
 def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTable:
-    """Make an events table from ``columns`` (name -> values).
+    """Make an events table, sorted by start, the longer event first, and numbered.
 
-    Rows are sorted by start, the longer event first if starts are equal, and numbered in this
-    order. Events of equal start and duration keep their order. ``kind``, ``name``, ``start_ns`` and
-    ``dur_ns`` are required; other absent columns are null. Values may be lists with None, NumPy
-    arrays or Arrow arrays.
+    ``kind``, ``name``, ``start_ns`` and ``dur_ns`` are required; other absent columns are null.
 
     Raises:
-        ValueError: a required column is missing, a name is unknown, a length differs or a duration
-            is negative.
+        ValueError: a required column is missing, a name is unknown or a duration is negative.
     """
     missing = [name for name in _REQUIRED if name not in columns]
     foreign = [name for name in columns if name not in SCHEMA.names]
@@ -337,7 +322,7 @@ def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTabl
 
 
 def cast(values: Any, type_: pa.DataType) -> pa.Array:
-    """Return ``values`` (a list with None, a NumPy or Arrow array) as one array of ``type_``."""
+    """Convert values (a list with None, a NumPy or Arrow array) to one array of ``type_``."""
     array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()

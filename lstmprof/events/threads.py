@@ -1,9 +1,8 @@
 """Number the host threads, and find the innermost event of a thread at each time.
 
-A thread is identified by rank, pid and tid. The innermost event of a thread at a time is the
-running event that started last (docs/ledger.md). If starts are equal, it is the shorter event; then
-the event whose kind usually nests deeper (``_DEPTH``). The kind and name of the innermost event
-show the state of the thread.
+The innermost event is the running event that started last (docs/ledger.md). If starts are equal, it
+is the shorter event, then the kind that usually nests deeper (``_DEPTH``). It shows the thread's
+state.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.table import UNKNOWN, EventTable
 
-#: States of a host thread, which are the causes for which a device waits for the host. If the
-#: threads of a CPU run are merged, the state that comes first in this order wins.
+#: What a host thread does, and so why a device waits for it. If threads of a CPU run are merged,
+#: the first of these states wins.
 STATES = ("dispatch", "runtime", "alloc", "sync", "profiler", "python")
 HOST = "host"
 
-#: Ops with which the host reads a value from a device and waits for the value.
+#: Ops that read a value from a device, and wait for it.
 VALUE_READS = (
     *("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"),
     *("mxnet::MXNDArraySyncCopyToCPU", "mxnet::MXNDArrayWaitToRead", "mxnet::MXNDArrayWaitAll"),
@@ -45,18 +44,17 @@ _ALLOC = re.compile(r"Malloc|Free|HostAlloc|^cuMem")
 
 
 def runtime_state(name: str) -> str:
-    """Return the state (``sync``, ``alloc`` or ``runtime``) of a thread in the call ``name``."""
+    """Return a thread's state during a runtime call: ``sync``, ``alloc`` or ``runtime``."""
     if _SYNC.search(name):
         return "sync"
     return "alloc" if _ALLOC.search(name) else "runtime"
 
 
 def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Ints:
-    """Return for each event the state of its thread while the event is innermost.
+    """Return the state of the thread in each event, as an index into ``STATES``; −1 on a device.
 
-    A state is an index into ``STATES``; it is −1 for an event on a device. ``framework_ranges`` are
-    names of steps and ranges in which only the framework runs; such a range has the state
-    ``dispatch``. Only the first of these names that the profile contains is used.
+    ``framework_ranges`` are names of steps and ranges in which only the framework runs, so their
+    state is ``dispatch``. Only the first name that occurs is used.
     """
     ranges = events.is_kind("step", "range")
     named = (ranges & events.is_one_of("name", name) for name in framework_ranges)
@@ -74,7 +72,7 @@ _THREAD_COLUMNS = ("rank", "pid", "tid", "device", "kind")
 
 
 def thread_ids(events: EventTable) -> Ints:
-    """Return the number of each event's host thread, or −1 for events on a device."""
+    """Return each event's thread number; −1 on a device."""
     return events.once(_thread_ids, *_THREAD_COLUMNS)
 
 
@@ -94,7 +92,7 @@ def _on_thread(events: EventTable) -> Flags:
 def nesting_order(events: EventTable, rows: Ints) -> Ints:
     """Sort ``rows`` so that an enclosing event comes before the events inside it.
 
-    The rows of an events table already have this order, except events of equal start and end.
+    The rows of an events table already have this order, except equal intervals.
     """
     start = events.start_ns[rows]
     dur = events.dur_ns[rows]
@@ -118,10 +116,7 @@ def _depths(events: EventTable) -> Ints:
 
 
 def content_order(events: EventTable, rows: Ints) -> Ints:
-    """Return for each of ``rows`` a sort key by name, category and stream.
-
-    The key breaks ties in a way that does not depend on the order of the rows.
-    """
+    """Return sort keys by name, category and stream, to break ties in any order of rows."""
     keys = [
         places[events.texts(column)[0][rows]]
         for column, places in events.once(_ordered_texts, "name", "category")
@@ -140,27 +135,24 @@ def _ordered_texts(events: EventTable) -> list[tuple[str, Ints]]:
 
 
 def innermost(events: EventTable, rows: Ints) -> Segments:
-    """Return the innermost event of a thread at each time; ``owner`` is a row of ``events``.
-
-    ``rows`` are the events of the thread.
-    """
+    """Return a thread's innermost event at each time; ``rows`` are the thread's events."""
     nested = nesting_order(events, rows)
     start, end = events.start_ns[nested], events.end_ns[nested]
     segments = foremost(start, end, np.arange(len(nested))[::-1])
     return Segments(segments.start_ns, segments.end_ns, nested[segments.owner])
 
 
-#: Longest Python time before an op that counts as the cost of calling the op. Measured by profiling
-#: torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95 % of the Python times
-#: between ops are under 3.4 µs, or under 9.6 µs on a busy machine.
+#: Longest Python time before an op that counts as the cost of calling it. In torch-lstmcell-basic
+#: with 4 units on an EPYC, 95 % of the Python times between ops are under 3.4 µs, or under 9.6 µs
+#: on a busy machine.
 CALL_GAP_NS = 10_000
 
 
 def ops_called(events: EventTable, thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
-    """Return for each time interval of Python on ``thread`` the row of the op that it calls, or −1.
+    """Return the op that each interval of Python calls, or −1.
 
-    An interval calls an op if it is at most ``CALL_GAP_NS`` long and the op begins on the same
-    thread when the interval ends. If several ops begin then, the outermost op is returned.
+    The op begins when the interval ends, on the same thread; if several begin, it is the outermost.
+    The interval has at most ``CALL_GAP_NS``.
     """
     ops = np.flatnonzero(events.is_kind("op"))
     shortest_first = np.argsort(events.dur_ns[ops], kind="stable")

@@ -1,10 +1,8 @@
 """Find the distinct call stacks of a run or of its step, and write them as a speedscope file.
 
-A stack shows who called whom on the host, and what was launched there. Its frames are ops and, as
-the user chooses, modules, Python frames or ranges. Each distinct stack is a node of a tree; its
-parent is the stack without the innermost frame. Steps of two runs are compared over one tree, so
-that equal stacks of both are one node. File format: speedscope's file-format-spec.ts
-(https://www.speedscope.app).
+A stack shows who called whom on the host, and what was launched there. All stacks form a tree: the
+parent of a stack is the stack without the innermost frame. File format: speedscope's
+file-format-spec.ts (https://www.speedscope.app).
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ class Tree:
         self._nodes: dict[tuple[int, str], int] = {}
 
     def beneath(self, node: int, name: str) -> int:
-        """Return the node for the stack ``node`` plus the inner frame ``name``; add it if new."""
+        """Return the node of an inner frame, and add it if it is new."""
         key = node, name
         if key not in self._nodes:
             self._nodes[key] = len(self.above)
@@ -55,7 +53,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Stacks:
-    """The stack of each event in ``rows``: its ``node`` in ``tree``; ``ns`` is the event's time."""
+    """The stack of each event in ``rows`` (a ``node`` of the tree), and the event's time."""
 
     tree: Tree
     rows: Ints
@@ -63,7 +61,7 @@ class Stacks:
     ns: Ints
 
     def spent_ns(self) -> Ints:
-        """Return the self time of each node in ns; time outside of stacks is omitted."""
+        """Return the self time of each node."""
         spent = np.zeros(len(self.tree.above), dtype=np.int64)
         np.add.at(spent, self.node, self.ns)
         spent[ROOT] = 0
@@ -72,18 +70,14 @@ class Stacks:
 
 @dataclass(frozen=True)
 class StepStacks:
-    """The self time of each node of ``tree`` in one step of a device or of the host threads."""
+    """The self time of each stack in one step of a device or of the host threads."""
 
     tree: Tree
     ns: Ints
 
 
 def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: str) -> StepStacks:
-    """Return the stacks in the clean step of a rank's ``device`` (None: of its host threads).
-
-    Their times sum to the step. ``by`` is one of ``STACKS``. Idle time of a device is an inner
-    frame of the host's stack for which the device waits.
-    """
+    """Return the stacks in one undisturbed step of a device or of the host threads."""
     events, windows, intervals = breakdown.attributed_steps(rank, device)
     host, node = _host_stacks(events, events.rows_of_rank(rank), _drawn(events, by))
     tree = host.tree
@@ -96,6 +90,7 @@ def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: 
     spent = (intervals.end_ns - intervals.start_ns).tolist()
     for place, label, ns in zip(around.tolist(), intervals.label.tolist(), spent, strict=True):
         state, part = intervals.labels[label]
+        # idle time of a device is an inner frame of the host's stack for which it waits
         if place == ROOT or (device is not None and state != "busy"):
             place = tree.beneath(place, part if state == "busy" else f"{state}: {part}")
         total[place] = total.get(place, 0) + ns
@@ -105,7 +100,7 @@ def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: 
 
 
 def over_one_tree(steps: Sequence[StepStacks]) -> list[StepStacks]:
-    """Return ``steps`` with a common tree, in which equal stacks of all steps are one node."""
+    """Merge the trees of several steps, so that equal stacks are one node."""
     tree, places = Tree(), []
     for step in steps:
         place = [ROOT]
@@ -119,30 +114,29 @@ def over_one_tree(steps: Sequence[StepStacks]) -> list[StepStacks]:
 
 
 def recorded(events: EventTable) -> list[str]:
-    """Return those of ``STACKS`` that the profile can show; ops, which it always can, are last."""
+    """Return the kinds of stacks that the profile can show; ops, which it always can, are last."""
     sorts = set(np.unique(sort_of_frames(events)).tolist())
     frames = [by for by in STACKS[:-1] if SORTS.index(_SORT_OF[by]) in sorts]
     return [*frames, STACKS[-1]]
 
 
 def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
-    """Return (host stacks, device stacks) of ``rows``, which are events of one rank.
+    """Return the stacks of the host, and of the device, from events of one rank.
 
-    ``by`` is one of ``STACKS``. The time of a host event is its self time. The stack of an activity
-    is the stack of its launch, with the activity's name as the innermost frame.
+    The stack of a kernel is the stack of its launch, with the kernel as the innermost frame.
     """
     host, node = _host_stacks(events, rows, _drawn(events, by))
     return host, _device_stacks(events, rows, host.tree, node)
 
 
 def _drawn(events: EventTable, by: str) -> Flags:
-    """Return a mask of the events that are frames of the stacks ``by`` (one of ``STACKS``)."""
+    """Mark the events that are frames in stacks of this kind."""
     drawn = events.is_kind("op") | (sort_of_frames(events) == SORTS.index(_SORT_OF[by]))
     return np.asarray(drawn | events.is_kind("step") if by == STACKS[-1] else drawn, np.bool_)
 
 
 def _names(events: EventTable) -> list[str]:
-    """Return for each event the name of its frame, without parts that differ between steps."""
+    """Return the name of each event's frame, without parts that differ between steps."""
     codes, texts = events.texts("name")
     frames = [VARYING.sub("", text.removeprefix(MODULE)) or text for text in texts]
     steps = events.is_kind("step").tolist()
@@ -153,7 +147,7 @@ def _names(events: EventTable) -> list[str]:
 
 
 def _host_stacks(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints]:
-    """Return (the host's stacks, node of each event); ``drawn`` marks events that are frames."""
+    """Return the host's stacks, and the node of each event."""
     parent = events.rows_named("parent_id")
     node = np.zeros(len(events), dtype=np.int64)
     names = _names(events)
@@ -167,7 +161,7 @@ def _host_stacks(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, 
 
 
 def _device_stacks(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
-    """Return the devices' stacks; each begins with the stack of its launch (see ``node``)."""
+    """Return the devices' stacks, which begin with the stacks of their launches."""
     issuers = issued_by(events)
     names = _names(events)
     tree = Tree()
@@ -181,16 +175,13 @@ def _device_stacks(events: EventTable, rows: Ints, host: Tree, node: Ints) -> St
     return Stacks(tree, activities, nodes, events.dur_ns[activities])
 
 
-#: Largest number of frames in a stack, and the name of the last frame in stacks that are deeper.
-#: The depth is limited because the file grows with its square.
+#: Deeper stacks are cut, because the file grows with the square of the depth.
 _MOST_FRAMES, _DEEPER = 256, "(deeper calls)"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: bool = False) -> str:
-    """Write the stacks of ``breakdown`` to ``path``; return which of ``STACKS`` was used.
-
-    If ``by`` is None, this is the first of ``STACKS`` that the profile has.
+    """Write the stacks of a run; return which kind of stacks (``STACKS``) was used.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written.
@@ -216,11 +207,10 @@ def write_pair(
     by: str | None = None,
     force: bool = False,
 ) -> str:
-    """Write the clean steps of two ``lanes`` to ``path``, and how the steps differ.
+    """Write one step of each of two devices or hosts, and how their stacks differ.
 
-    A lane is (breakdown, rank, device). The file has a profile of each step, and for each step a
-    profile of the time by which its stacks exceed the stacks of the other step. Return which of
-    ``STACKS`` was used: ``by``, or by default ops.
+    ``lanes`` are (breakdown, rank, device). The file has the stacks of each step, and the time by
+    which they exceed those of the other step.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written.
@@ -257,7 +247,7 @@ class _Document:
         self._profiles: list[dict[str, Any]] = []
 
     def add(self, name: str, tree: Tree, spent: Ints) -> None:
-        """Add a profile with the self time of each node of ``tree`` in ns, unless all are 0."""
+        """Add a profile with the self time of each stack, unless all times are 0."""
         nodes = np.flatnonzero(spent).tolist()
         if not nodes:
             return
@@ -288,7 +278,7 @@ class _Document:
 
 
 def _frames(tree: Tree, frames: dict[str, int]) -> list[tuple[int, ...]]:
-    """Return the frames of each node as numbers, outermost first; add new names to ``frames``."""
+    """Return the frames of each stack as numbers, outermost first; add new names to ``frames``."""
     node_frames: list[tuple[int, ...]] = [()]
     for above, name in zip(tree.above[1:], tree.names[1:], strict=True):
         outer = node_frames[above]

@@ -1,4 +1,4 @@
-"""Cut a run to some of its steps or to a time range, and write the cut of its Kineto trace.
+"""Cut a Kineto trace to some of its steps or to a time range.
 
 ::
 
@@ -9,9 +9,8 @@
        value                                        for each counter, the last value before
                                         [marker of the next step]   ends the last step
 
-So the cut has all that the ledger of its steps depends on: the launches of kernels and the ops
-around these, since when each device was idle, and where the steps ended. A Kineto file is read and
-written in pieces; the kept events are copied byte for byte.
+So the cut has all that the breakdown of its steps depends on. The file is read and written in
+pieces; the kept events are copied byte for byte.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ from lstmprof.formats.kineto.event_fields import COUNTER, INSTANT, PROFILER_SPAN
 from lstmprof.formats.raw_file import GZIP_MAGIC, last_border
 
 _LINKS = ("launch_id", "op_id", "parent_id", "forward_id")
-#: Columns of the events table that the cut needs.
 READS = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "device", "correlation_id"),
     *(*_LINKS, "step"),
@@ -53,10 +51,9 @@ _MOST_LISTED = 12
 class Cut:
     """The events to keep: ``rows`` of the table.
 
-    ``windows`` are the chosen steps, empty if the user chose a ``span`` (first ns, end ns).
-    ``inside`` is the number of events that overlap the span; ``crossing`` is how many of these
-    cross an edge of the span. ``next_steps`` are the numbers of the steps after the span. Only the
-    markers of these steps are kept, because a marker ends the previous step.
+    ``windows`` are the chosen steps, unless the user chose a ``span`` (first ns, end ns).
+    ``next_steps`` are the steps after the span, of which only the marker is kept, because it ends
+    the previous step.
     """
 
     span: tuple[int, int]
@@ -68,7 +65,7 @@ class Cut:
 
 
 def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Window]:
-    """Return the windows, of all ranks, of the steps numbered ``first`` to ``last``."""
+    """Return the steps with these numbers, of all ranks."""
     chosen = [w for w in windows if w.step is not None and first <= w.step <= last]
     if not chosen:
         there = list(dict.fromkeys(w.step for w in windows if w.step is not None))
@@ -82,12 +79,10 @@ def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Windo
 
 
 def cut_of(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | None) -> Cut:
-    """Return the events to keep for the steps ``windows``; ``events`` must have links.
-
-    If ``span`` (first ns, end ns) is given, return the events to keep for this time instead.
+    """Choose the events to keep for some steps, or for a time range.
 
     Raises:
-        UsageError: no event overlaps the span.
+        UsageError: no event overlaps the range.
     """
     chosen = () if span else tuple(windows)
     first, until = span or (min(w.start_ns for w in windows), max(w.end_ns for w in windows))
@@ -104,7 +99,7 @@ def cut_of(events: EventTable, windows: Sequence[Window], span: tuple[int, int] 
 
 
 def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
-    """Return the times in ns at which counters have their last value before ``at_ns``."""
+    """Return when counters have their last value before a time."""
     last: dict[Series, int] = {}
     for rows in counters:
         for series, time_ns, _ in by_series(rows):
@@ -115,16 +110,13 @@ def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
 
 
 def _linked(events: EventTable, rows: Ints) -> Ints:
-    """Return ``rows``, the activities that they launched, and all events to which these refer.
-
-    An event refers to its launch, op, parent and forward op. Step markers are left out: a marker
-    around a launch would become a step of the cut.
-    """
+    """Add the device work that these events launched, and the events that they refer to."""
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[rows] = True
     launch = events.rows_named("launch_id")
     inside[(launch != NONE) & inside[launch]] = True
     links = [events.rows_named(name) for name in _LINKS]
+    # a step marker around a launch would become a step of the cut
     marker = events.is_kind("step")
     new = np.flatnonzero(inside)
     while len(new):
@@ -136,7 +128,7 @@ def _linked(events: EventTable, rows: Ints) -> Ints:
 
 
 def _neighbours(events: EventTable, first: int, until: int) -> Ints:
-    """Return rows: each device's last activity before the span, and first activity after it."""
+    """Return each device's last activity before the span, and the first one after it."""
     rows = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (events.dur_ns > 0))
     beside: list[int] = []
     if len(rows):
@@ -153,7 +145,7 @@ def _neighbours(events: EventTable, first: int, until: int) -> Ints:
 
 
 def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Return rows: the marker of the step after each run of adjacent ``windows``, if any."""
+    """Return the markers that end the last of adjacent steps."""
     ends = {(w.rank, w.end_ns) for w in windows} - {(w.rank, w.start_ns) for w in windows}
     rows = np.flatnonzero(events.is_kind("step"))
     ranks = events.ints("rank", UNKNOWN)[rows].tolist()
@@ -163,8 +155,7 @@ def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
 
 
 PIECE_BYTES = 2**22
-#: Largest accepted size, in bytes, of the text before the events, of the text after the events, and
-#: of one event.
+#: Larger text around the events (bytes), or a larger event, is refused.
 _MOST_AROUND = 2**26
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[\s*+')
 _CLOSING = re.compile(rb"\}\s*+\]")
@@ -187,13 +178,13 @@ class _Event(msgspec.Struct):
 
     @property
     def interval(self) -> tuple[int, int] | None:
-        """Return (start, length) in ns as ``formats.kineto`` reads them, None if invalid."""
+        """Return (start, length) in ns as ``formats.kineto`` reads them."""
         timed = interval({"ts": _value(self.ts), "dur": _value(self.dur)})
         return None if isinstance(timed, str) else timed
 
     @property
     def is_timed(self) -> bool:
-        """Return whether ``formats.kineto`` makes a row of the event, if its time is valid."""
+        """Return whether ``formats.kineto`` makes a row of the event."""
         return self.ph == "X" and str(self.cat).lower() != PROFILER_SPAN
 
 
@@ -210,7 +201,7 @@ _decode_events = msgspec.json.Decoder(list[_Event], strict=False).decode
 
 @dataclass(frozen=True)
 class Written:
-    """The number of ``events`` in the trace, the number ``kept``, and the size of the cut file."""
+    """How many events the trace has, how many were kept, and the size of the new file."""
 
     kept: int
     events: int
@@ -220,9 +211,9 @@ class Written:
 def write(
     events: EventTable, cut: Cut, source: Path, path: Path, values_ns: Set[int] = frozenset()
 ) -> Written:
-    """Write to ``path`` the part ``cut`` of the trace at ``source``, whose events are ``events``.
+    """Write the chosen part of the trace at ``source``.
 
-    ``values_ns`` are the times of counter values before the span that are kept (``last_before``).
+    ``values_ns`` are the times of earlier counter values to keep (``last_before``).
 
     Raises:
         ProfileError: ``source`` is not a Kineto trace in the usual layout.
@@ -249,7 +240,7 @@ def write(
 
 
 class _Chosen:
-    """Recognises the events to keep by their times in the file."""
+    """Recognise the events to keep by their times in the file."""
 
     def __init__(self, events: EventTable, cut: Cut, origin_ns: int, values_ns: Set[int]) -> None:
         self._values = {ns + origin_ns for ns in values_ns}
@@ -260,7 +251,6 @@ class _Chosen:
         self._correlations = set(np.unique(ids[ids > 0]).tolist())
 
     def has(self, event: _Event) -> bool:
-        """Return whether ``event`` is kept."""
         if event.is_timed:
             return event.interval in self._timed
         if event.ph in _FLOWS and event.id in self._correlations:
@@ -323,7 +313,7 @@ def _parts_of(source: Path, file: BinaryIO) -> Iterator[bytes | _Pairs]:
 
 
 def _head(source: Path, file: BinaryIO) -> tuple[bytes, bytes]:
-    """Return (the text before the first event, the text that was read after it)."""
+    """Return the text before the first event, and what was read after it."""
     text = b""
     while len(text) < _MOST_AROUND:
         read = file.read(PIECE_BYTES)
@@ -344,7 +334,7 @@ def _unusual(source: Path) -> ProfileError:
 
 
 def _pairs(text: bytes) -> _Pairs | None:
-    """Return (JSON text, parsed event) of each event; None if ``text`` has half events."""
+    """Parse events; return None if the text ends within one."""
     listed = b"[" + text + b"]"
     try:
         return list(zip(_decode_raw(listed), _decode_events(listed), strict=True))

@@ -1,11 +1,9 @@
 """Readers of raw profiles: a file in, ``events.Profile`` out.
 
-``read`` recognises a format by the file's content, because profiles are often renamed or gzipped.
-Only reports of Nsight Systems are recognised by their file name. Each format is a module of this
-folder with ``recognises(raw)`` and ``read(raw)``; the other modules are shared by formats. Every
-file is first tried as a Kineto trace (``kineto.stream``), because Kineto's files are the largest,
-and can be read in pieces. A profile is untrusted input: whatever the bytes, ``read`` returns a
-``Profile`` or raises one ``ProfileError``.
+``read`` recognises a format by the file's content, because profiles are often renamed or gzipped. A
+format is a module with ``recognises(raw)`` and ``read(raw)``. Files are first tried as Kineto
+traces (``kineto.stream``), which are the largest and can be read in pieces. A profile is untrusted:
+whatever the bytes, ``read`` returns a ``Profile`` or raises one ``ProfileError``.
 """
 
 from __future__ import annotations
@@ -41,22 +39,16 @@ FORMATS = (
 
 
 def read(path: Path) -> Profile:
-    """Return the profile in the file at ``path``, which may be gzipped.
+    """Read the profile at ``path``, which may be gzipped.
 
     Raises:
-        ProfileError: the file does not exist, is damaged or empty, or has no known format.
+        ProfileError: the file is missing, damaged, empty, or of an unknown format.
     """
     return read_raw(Path(path), functools.partial(raw_file.load, Path(path)))
 
 
 def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
-    """Return the profile in the file that ``load`` returns.
-
-    ``label`` is the path or URL of the file, which messages show.
-
-    Raises:
-        ProfileError: the file cannot be loaded, is damaged or empty, or has no known format.
-    """
+    """Read the profile that ``load`` returns; messages show ``label``, its path or URL."""
     try:
         streamed = stream.profile_of_file(label) if isinstance(label, Path) else None
         if streamed:

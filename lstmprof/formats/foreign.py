@@ -1,7 +1,4 @@
-"""Recognise files that lstmprof does not read, so that the error says what they are and what to do.
-
-Three ordered tables recognise files: by the first bytes, by the file name, and JSON by its content.
-"""
+"""Recognise files of other tools, so that the error says what they are and what to do."""
 
 from __future__ import annotations
 
@@ -40,9 +37,9 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
 _ROCPROF = (
     "give a torch.profiler JSON, or record with rocprofv3 --runtime-trace --output-format json"
 )
-#: Execution traces of PyTorch and Chakra say which operator depends on which. Without start times,
-#: they show no step, no wait and no idle time. In Chakra's protobufs (``et_def.proto``) a start is
-#: possible, but no converter writes it; durations are whole microseconds.
+#: Execution traces of PyTorch and Chakra record dependencies of operators. Without start times they
+#: show no step, no wait and no idle time. Chakra's protobufs (``et_def.proto``) may have start
+#: times, but no converter writes them.
 _EXECUTION_TRACE = (
     "is an execution trace (operators and their dependencies, but not when they ran)",
     "give the torch.profiler JSON of the same run; record_shapes=True adds the shapes",
@@ -67,7 +64,7 @@ _NAMED = (
 
 
 def refuse_by_content(raw: RawFile) -> None:
-    """Raise ProfileError if the file begins like a kind of file that no reader supports."""
+    """Refuse a file that begins like a kind of file that no reader supports."""
     content = raw.content
     for magic, what, next_step in _MAGIC:
         if content.startswith(magic):
@@ -79,7 +76,7 @@ def refuse_by_content(raw: RawFile) -> None:
 
 
 def refusal(raw: RawFile) -> ForeignFileError:
-    """Return the error for a file that no reader recognised."""
+    """Make the error for a file that no reader recognised."""
     if raw.looks_like_json:
         what, next_step = _json(raw.json)
         return ForeignFileError(raw.path, what, next_step)
@@ -117,13 +114,13 @@ def _json(document: Any) -> tuple[str, str]:
 
 
 def trace_events(document: Any) -> list[Any] | None:
-    """Return the events of a Chrome trace (a list, or ``traceEvents`` of an object), or None."""
+    """Return the events of a Chrome trace, a list or an object with ``traceEvents``."""
     events = document.get("traceEvents") if isinstance(document, dict) else document
     return events if isinstance(events, list) else None
 
 
 def consumed(events: list[Any]) -> Iterator[Any]:
-    """Yield each event, and remove it from ``events`` to free its memory."""
+    """Yield each event, and free its memory."""
     events.reverse()
     while events:
         yield events.pop()
@@ -134,7 +131,7 @@ def _dicts(document: Any) -> Iterator[dict[str, Any]]:
 
 
 def json_events(raw: RawFile) -> Iterator[dict[str, Any]]:
-    """Return the events of the Chrome trace in ``raw``; none if it is no such trace."""
+    """Return the events of a Chrome trace; none for another file."""
     return _dicts(raw.json) if raw.looks_like_json else iter(())
 
 
@@ -149,7 +146,7 @@ def _is_rocprof(document: Any) -> bool:
     return any(isinstance(a, dict) and "BeginNs" in a and "EndNs" in a for a in args)
 
 
-#: (test of a parsed JSON document, what the document is if it passes, what the user should do)
+#: (test of parsed JSON, what it is if the test passes, what the user should do)
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_is_rocprof, "is JSON of an older rocprof, which lstmprof does not read", _ROCPROF),
     (

@@ -41,7 +41,7 @@ from lstmprof.events.table import EventTable
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
 
-#: Action of an entry -> (counter that it changes, sign of the change).
+#: Action of the allocator -> (counter that it changes, sign of the change).
 _CHANGES = {
     "alloc": (ALLOCATED, 1),
     "free_requested": (ALLOCATED, -1),
@@ -56,7 +56,7 @@ _PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<frozen ")
 _HISTORY = "call torch.cuda.memory._record_memory_history() before the first step"
 #: Least bytes of memory that a dict, list or tuple takes.
 _OBJECT_BYTES = 56
-#: Numbers of the file; sums of them fit into float64 without rounding.
+#: A number of the file; sums fit into float64 without rounding.
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**52)]
 
 
@@ -67,7 +67,7 @@ class _Frame(msgspec.Struct):
 
 
 class _Entry(msgspec.Struct):
-    """An action of the allocator; ``frames`` is a list of ``_Frame``, which entries share."""
+    """An action of the allocator; entries share lists of frames."""
 
     action: str
     size: _Natural = 0
@@ -94,16 +94,15 @@ class _Snapshot(msgspec.Struct):
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is a pickle, of a memory snapshot or of something else."""
+    """Return whether the file is a pickle, of a memory snapshot or not."""
     return raw.part(0, 2) in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in a memory snapshot.
+    """Read a memory snapshot.
 
     Raises:
         ForeignFileError: the pickle is no memory snapshot.
-        ProfileError: the snapshot is damaged, or has no history of allocations.
     """
     try:
         snapshot = _snapshot(raw)
@@ -138,7 +137,7 @@ def _snapshot(raw: RawFile) -> _Snapshot:
     pickled = _restricted(raw)
     if not isinstance(pickled, dict) or not {"segments", "device_traces"} <= pickled.keys():
         raise _foreign(raw, "is a pickle, but no memory snapshot of PyTorch")
-    # A list may occur many times in a pickle, so that copies would take much memory.
+    # A pickle can repeat a list at no cost; copies of it would take much memory.
     lists = [*pickled["device_traces"], *(segment["blocks"] for segment in pickled["segments"])]
     if sum(map(len, lists)) > raw.length:
         raise ValueError("it repeats lists")
@@ -152,10 +151,7 @@ def _foreign(raw: RawFile, fault: str) -> ForeignFileError:
 
 
 def _restricted(raw: RawFile) -> Any:
-    """Return the object in the pickle ``raw`` if it consists of plain types of Python.
-
-    Raises: ForeignFileError: the pickle has other objects; ValueError and others: it is damaged.
-    """
+    """Unpickle plain types of Python; refuse a pickle with other objects, which may run code."""
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[Any, Any] = {}
@@ -228,7 +224,7 @@ def _restricted(raw: RawFile) -> Any:
 def _counts(
     device: int, segments: Sequence[_Segment], trace: Sequence[_Entry], *, is_timed: bool
 ) -> Iterator[Count]:
-    """Yield the counters of ``device``: totals, changes, and the memory of each line of code."""
+    """Yield a device's counters: totals, changes, and the memory of each line of code."""
     own = [segment for segment in segments if segment.device == device]
     blocks = [block for each in own for block in each.blocks if block.state == "active_allocated"]
     sizes = (b.size if b.requested_size is None else b.requested_size for b in blocks)
@@ -269,7 +265,7 @@ def _counts(
 
 
 def _line(frames: Any) -> str:
-    """Return the innermost line of own code, else of a package, as ``function (file:line)``."""
+    """Name the innermost line of the user's code, or of a package: ``function (file:line)``."""
     stack = msgspec.convert(frames, list[_Frame])
     python = [
         frame for frame in stack if frame.filename.endswith(".py") or frame.filename[:1] == "<"

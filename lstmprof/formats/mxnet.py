@@ -31,13 +31,13 @@ from lstmprof.formats.rows import Row
 
 _OPERATOR, _API = "operator", "MXNET_C_API"
 _BEGINS = ("B", "b")
-#: ``ph`` of an event that ends something -> ``ph`` of the event that began it.
+#: ``ph`` of the end of something -> ``ph`` of its begin.
 _ENDS = {"E": "B", "e": "b"}
 _STEP = "step"
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is a Chrome trace with MXNet's operators or calls."""
+    """Return whether the events are MXNet's operators or calls."""
     kinds = ((event.get("cat"), event.get("ph")) for event in json_events(raw))
     return any(
         category == _API or (category, phase) == (_OPERATOR, "B") for category, phase in kinds
@@ -45,11 +45,7 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in MXNet's JSON.
-
-    Raises:
-        ProfileError: no operator, call or task has a begin and an end.
-    """
+    """Read MXNet's JSON."""
     events = list(json_events(raw))
     intervals, unpaired = _paired(events)
     if not intervals:
@@ -68,7 +64,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _paired(events: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
-    """Return (a row per pair of begin and end events, number of events without a partner)."""
+    """Join begin and end events to rows; count events without a partner."""
     intervals: list[Row] = []
     begun: dict[tuple[str, ...], list[int]] = {}
     threads: dict[str, int] = {}

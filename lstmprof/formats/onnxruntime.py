@@ -39,7 +39,7 @@ _MOST_NS = 2000
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is a list of events with ONNX Runtime's categories."""
+    """Return whether the events have ONNX Runtime's categories."""
     return any(_is_node(event) or _is_step(event) for event in json_events(raw))
 
 
@@ -55,11 +55,7 @@ def _is_step(event: dict[str, Any]) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in ONNX Runtime's JSON.
-
-    Raises:
-        ProfileError: no node and no ``session.run`` was recorded.
-    """
+    """Read ONNX Runtime's JSON."""
     intervals = list(_rows(json_events(raw)))
     if not intervals:
         raise ProfileError(
@@ -118,7 +114,7 @@ def _row(event: dict[str, Any], timed: tuple[int, int]) -> Row | None:
 
 
 def _inputs(described: Any) -> tuple[str | None, str | None]:
-    """Return (shapes, types) of a node's inputs as JSON lists, or (None, None) if unknown."""
+    """Return (shapes, types) of a node's inputs as JSON lists."""
     if not isinstance(described, list):
         return None, None
     inputs = [item for entry in described if isinstance(entry, dict) for item in entry.items()]
@@ -126,7 +122,7 @@ def _inputs(described: Any) -> tuple[str | None, str | None]:
 
 
 def _nested(intervals: list[Row]) -> list[Row]:
-    """Return the rows by start; a row that ends shortly after the row around it is shortened."""
+    """Sort rows by start; shorten those that rounding lets end after the row around them."""
     nested: list[Row] = []
     holders: dict[tuple[int | None, int | None], list[Row]] = {}
     for row in sorted(intervals, key=lambda row: (row.start_ns, -row.dur_ns)):

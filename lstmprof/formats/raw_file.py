@@ -1,9 +1,8 @@
-"""Find a raw profile or the files of a tar archive, unpack it within bounds, and read it in parts.
+"""Open raw profiles: unpack gzip, list tar archives, parse and repair JSON.
 
-A plain file stays where it is; a large gzipped file is unpacked into a temporary file. Tar headers
-are untrusted: sizes may be huge or negative, and nesting endless. Profilers print JSON by hand: a
-comma before ``]``, ``nan``, a Windows path with single backslashes, an undecodable byte inside a
-kernel's name. The reader repairs these faults. For a truncated file, the error names the byte.
+Files are untrusted: gzip bombs, tar headers with huge or negative sizes, endless nesting. Profilers
+print JSON by hand, with a comma before ``]``, ``nan``, single backslashes in Windows paths, or
+undecodable bytes in names.
 """
 
 from __future__ import annotations
@@ -27,27 +26,25 @@ from lstmprof.base.errors import PERMISSIONS, ProfileError
 from lstmprof.base.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: Largest file that is read, before and after unpacking: twice the largest traces that Perfetto
-#: opens.
+#: Largest file that is read, before and after unpacking: twice the largest that Perfetto opens.
 MAX_BYTES = 4 * 2**30
-#: gzip makes real traces 10 to 50 times smaller (a 35 MB Kineto file: 30 times), and zeros 1030
-#: times. The reader refuses a file as a gzip bomb if the file unpacks to more than ``MAX_RATIO``
-#: times its size and to more than ``FREE_BYTES``.
+#: A file that unpacks to more than ``MAX_RATIO`` times its size and to more than ``FREE_BYTES`` is
+#: refused as a gzip bomb. gzip makes real traces 10 to 50 times smaller, and zeros 1030 times.
 MAX_RATIO = 200
 FREE_BYTES = 8 * 2**20
-#: Bytes of memory that the objects of a JSON document may take, whatever the size of the file.
+#: Memory that parsed JSON may take, whatever the size of the file.
 FREE_OBJECT_BYTES = 2**30
-#: The objects of a JSON document may take this many times the file's size. The objects of traces
-#: take 5 to 10 times the size; the objects of a hostile ``{},{},{},…`` take 25 times the size.
+#: Parsed JSON may take this many times the file's size. Traces take 5 to 10 times the size, a
+#: hostile ``{},{},{},…`` 25 times.
 _MOST_GROWTH = 16
-#: Estimate of the memory of parsed JSON: (character, bytes per occurrence), measured in traces and
-#: rounded up. A comma counts as one number, and a point as one float, which remains text.
+#: Memory of parsed JSON in bytes per character, measured in traces and rounded up. A comma counts
+#: as a number, and a point as a float, which stays text.
 _OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 40), (b'"', 15), (b".", 24))
 _CHUNK_BYTES = 2**20
 _HEAD_BYTES = 4096
 
 _MOST_TRIES = 16
-#: Beginning of Python's message if text follows a complete JSON document.
+#: Beginning of Python's error message for text after a JSON document.
 _EXTRA_TEXT = "Extra data"
 _BOM = b"\xef\xbb\xbf"
 # Possessive quantifiers (++, *+), so that hostile text cannot make the search slow by backtracking.
@@ -60,7 +57,7 @@ _CUT_TOKEN = re.compile(r"[-+.\w]{0,9}\s*\Z")
 
 
 class OpenFile:
-    """A file that stays open for reading while this object exists."""
+    """A file that stays open while this object exists."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -69,7 +66,7 @@ class OpenFile:
         self.length = os.fstat(self._file.fileno()).st_size
 
     def part(self, start: int, stop: int) -> bytes:
-        """Return the bytes from ``start`` to ``stop``; fewer if the file ends before ``stop``."""
+        """Return the bytes from ``start`` to ``stop``, or to the file's end."""
         self._file.seek(start)
         parts = []
         while start < stop and (read := self._file.read(stop - start)):
@@ -80,23 +77,18 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class RawFile:
-    """An unpacked raw profile; ``data`` is its content, or the open file with it."""
+    """An unpacked raw profile, in memory or in an open file."""
 
-    path: Path | str  # for messages: the path of the file, its place in an archive, or its URL
+    path: Path | str  # for messages: a path, a place in an archive, or a URL
     data: bytes | OpenFile
-    packed_bytes: int | None = None  # size of the gzip file that contained it
+    packed_bytes: int | None = None  # size before unpacking
 
     @property
     def length(self) -> int:
-        """Return the number of bytes."""
         return self.data.length if isinstance(self.data, OpenFile) else len(self.data)
 
     def part(self, start: int, stop: int) -> bytes:
-        """Return the bytes from ``start`` to ``stop``; fewer if the file ends before ``stop``.
-
-        Raises:
-            ProfileError: the file can no longer be read.
-        """
+        """Return the bytes from ``start`` to ``stop``, or to the file's end."""
         if not isinstance(self.data, OpenFile):
             return self.data[start:stop]
         try:
@@ -106,39 +98,35 @@ class RawFile:
 
     @cached_property
     def content(self) -> bytes:
-        """Return all bytes; from then on they stay in memory."""
+        """Return all bytes, and keep them in memory."""
         return self.data if isinstance(self.data, bytes) else self.part(0, self.length)
 
     @property
     def head(self) -> RawFile:
-        """Return a ``RawFile`` with the first 4 KiB only, for checks that need no more."""
+        """Return the first 4 KiB, for quick checks."""
         return RawFile(self.path, self.part(0, _HEAD_BYTES))
 
     @cached_property
     def looks_like_json(self) -> bool:
-        """Return whether the first two characters may begin JSON (not protobuf)."""
+        """Return whether the first characters may begin JSON, not protobuf."""
         head = self.part(0, _HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
         inside = head[1:].lstrip()[:1]
         return head[:1] in (b"{", b"[") and inside in (b"", b'"', b"{", b"[", b"}", b"]")
 
     @cached_property
     def json(self) -> Any:
-        """Return the parsed JSON, in which a float is its text; see ``json_document``.
-
-        Raises:
-            ProfileError: the file is not JSON, or its objects would take too much memory.
-        """
+        """Return the parsed JSON; a float is its text."""
         return json_document(self.path, self.content, self.most_object_bytes)
 
     @property
     def most_object_bytes(self) -> int:
-        """Return how many bytes of memory the objects in the file may take."""
+        """Return how much memory the parsed JSON may take."""
         file_bytes = self.length if self.packed_bytes is None else self.packed_bytes
         return max(FREE_OBJECT_BYTES + 4 * file_bytes, _MOST_GROWTH * file_bytes)
 
     @contextlib.contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """Yield the path of the unpacked profile: a temporary file if it is only in memory."""
+        """Yield the path of the unpacked profile, if need be of a temporary file."""
         if isinstance(self.data, OpenFile):
             yield self.data.path
             return
@@ -150,12 +138,7 @@ class RawFile:
 
 
 def load(path: Path) -> RawFile:
-    """Open the file at ``path``, and unpack it if it is gzipped.
-
-    Raises:
-        ProfileError: the file is missing, unreadable, empty, too large, a damaged gzip, or not a
-        regular file.
-    """
+    """Open a file, unpacked if it is gzipped."""
     try:
         if path.is_dir():
             raise ProfileError(path, "is a directory", "give a file")
@@ -179,11 +162,7 @@ def _unreadable(path: Path | str, error: OSError | ValueError) -> ProfileError:
 
 
 def raw_of_bytes(path: Path | str, content: bytes) -> RawFile:
-    """Return the raw profile with ``content``, unpacked if gzipped; messages show ``path``.
-
-    Raises:
-        ProfileError: the content is empty, too large, or a damaged gzip.
-    """
+    """Return a profile of these bytes, unpacked if gzipped; messages show ``path``."""
     return _unpacked_and_filled(RawFile(path, content))
 
 
@@ -198,12 +177,11 @@ def _unpacked_and_filled(raw: RawFile) -> RawFile:
 
 
 def is_tar(content: bytes) -> bool:
-    """Return whether ``content`` begins like a tar archive."""
     return content[257:262] == b"ustar"
 
 
 def unpacked_head(head: bytes) -> bytes:
-    """Return the beginning ``head`` of a file, unpacked if gzipped; empty if it is damaged."""
+    """Unpack the beginning of a file; empty if it is damaged."""
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
@@ -213,7 +191,7 @@ def unpacked_head(head: bytes) -> bytes:
 
 
 def _unpacked(raw: RawFile) -> RawFile:
-    """Unpack gzip: a file of at most 1 MiB into memory, a larger one into a temporary file."""
+    """Unpack gzip: up to 1 MiB into memory, more into a temporary file."""
     if raw.length <= _CHUNK_BYTES:
         return RawFile(raw.path, b"".join(_unpacked_chunks(raw)), raw.length)
     folder = made_temporary_folder()
@@ -269,14 +247,13 @@ def _next_chunk(raw: RawFile, stream: gzip.GzipFile, length: int) -> bytes:
 def json_document(
     path: Path | str, content: bytes, most_object_bytes: int = FREE_OBJECT_BYTES
 ) -> Any:
-    """Parse JSON, after repairing it if necessary; ``path`` names the file in messages.
+    """Parse JSON, repaired if necessary; ``path`` names the file in messages.
 
-    A float becomes its text (``str``), NaN and infinities become None. Undecodable bytes become
-    lone surrogates, which ``rows.clean`` turns into U+FFFD.
+    A float becomes its text, NaN and infinities None. Undecodable bytes become lone surrogates,
+    which ``rows.clean`` replaces.
 
     Raises:
-        ProfileError: the JSON is truncated, invalid, nested too deeply, or its objects would take
-        more memory than ``most_object_bytes``.
+        ProfileError: the JSON is invalid, nested too deeply, or needs too much memory.
     """
     _check_objects(path, content, most_object_bytes)
     text = content.removeprefix(_BOM).decode("utf-8", errors="surrogateescape")
@@ -296,7 +273,7 @@ def json_document(
 
 
 def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
-    """Raise ProfileError if the objects of the JSON text need over ``most_bytes`` of memory."""
+    """Refuse JSON that needs too much memory."""
     needed = sum(content.count(sign) * each for sign, each in _OBJECT_BYTES)
     if needed > most_bytes:
         raise ProfileError(
@@ -309,17 +286,12 @@ def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
 
 
 def json_value(raw: bytes) -> Any:
-    """Parse one JSON value like ``json_document``, but without repairs.
-
-    Raises:
-        ValueError: the text is not JSON.
-        RecursionError: the value is nested too deeply.
-    """
+    """Parse JSON without repairs; raise ValueError or RecursionError if it is invalid."""
     return _loads(raw.decode("utf-8", errors="surrogateescape"))
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object; return an empty object if ``text`` is no JSON object."""
+    """Parse a JSON object; anything else becomes an empty object."""
     try:
         return as_object(json_value(text.encode("utf-8", "replace")))
     except (ValueError, RecursionError):
@@ -327,22 +299,22 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Return ``value`` if it is a JSON object, or else an empty object."""
+    """Return a JSON object; anything else becomes an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return ``value`` if it is a JSON list, or else an empty list."""
+    """Return a JSON list; anything else becomes an empty list."""
     return value if isinstance(value, list) else []
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
-    """Return the JSON objects in the list ``value``."""
+    """Return the objects in a JSON list."""
     return [entry for entry in as_list(value) if isinstance(entry, dict)]
 
 
 def last_border(text: bytes, start: int = 0, stop: int | None = None) -> int:
-    """Return the position of the last comma between JSON objects in ``text[start:stop]``, or 0."""
+    """Return the position of the last comma between two JSON objects, or 0."""
     brace = len(text) if stop is None else stop
     for _ in range(_MOST_TRIES):
         brace = text.rfind(b"{", start, brace)
@@ -359,10 +331,7 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Return the invalid ``token`` as valid JSON of equal length.
-
-    Because of the equal length, positions in error messages are right.
-    """
+    """Replace an invalid token by JSON of equal length, so that error positions stay right."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "
@@ -399,7 +368,7 @@ _DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError,
 
 @dataclass(frozen=True)
 class Member:
-    """A file in an archive; ``fault`` says why it is unreadable, or is None."""
+    """A file in an archive; ``fault`` says why it is unreadable."""
 
     name: str
     begin: int
@@ -409,14 +378,14 @@ class Member:
 
 @dataclass(frozen=True)
 class Members:
-    """An archive's files; ``fault`` says why later files are missing, or is None."""
+    """The files of an archive; ``fault`` says why later ones are missing."""
 
     files: list[Member]
     fault: ProfileError | None
 
 
 def members(raw: RawFile) -> Members:
-    """Return the files in the archive in order, at most ``MOST_FILES``."""
+    """Return the first ``MOST_FILES`` files of an archive."""
     files: list[Member] = []
     try:
         with tarfile.open(fileobj=io.BytesIO(raw.content)) as tar:
@@ -435,7 +404,7 @@ def members(raw: RawFile) -> Members:
 
 
 def _headers(tar: tarfile.TarFile, raw: RawFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the members' headers in order; the archive may end within the last member."""
+    """Yield the members' headers; the last member may be truncated."""
     last = -1
     while info := tar.next():
         if info.size < 0 or info.offset <= last:

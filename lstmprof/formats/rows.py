@@ -15,19 +15,18 @@ from lstmprof.events.schema import SCHEMA
 from lstmprof.events.spool import Spool
 from lstmprof.events.table import events_table
 
-#: Times further than this from zero (73 years in ns; counted from 1970, the year 2043) are damage.
-#: Differences of nearer times fit into int64.
+#: Times beyond 73 years from zero (from 1970: the year 2043) are damage. Differences of smaller
+#: times fit into int64.
 MAX_NS = 2**61
 #: 2001-09-09 in nanoseconds since 1970: later times are dates, earlier ones are uptimes.
 _FIRST_DATE_NS = 10**18
-#: The note of a profile without a date.
 NO_DATE = "the file has no recording date; its times count from its first event"
 _MAX_INT64 = 2**63 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
-    """One event: the columns of the events table that a reader fills. Times are as in the file."""
+    """One event: the columns that a reader fills, with times as in the file."""
 
     kind: str
     name: str
@@ -50,27 +49,24 @@ class Row(NamedTuple):
 
 
 def date_ns(origin_ns: int) -> int | None:
-    """Return ``origin_ns`` if it is a date (counts from 1970), or None if it is an uptime."""
+    """Return ``origin_ns`` if it is a date; None if it is an uptime."""
     return origin_ns if origin_ns >= _FIRST_DATE_NS else None
 
 
 def base_ns(origin_ns: int, added_ns: int | None) -> int | None:
-    """Return ``origin_ns`` if it is a date, else the date ``origin_ns + added_ns``.
-
-    Return None if ``added_ns`` is needed but unknown (None).
-    """
+    """Return ``origin_ns`` as a date; ``added_ns`` turns an uptime into a date."""
     if date_ns(origin_ns) is not None:
         return origin_ns
     return None if added_ns is None else positive(added_ns + origin_ns)
 
 
 def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> EventTable:
-    """Return the events table of one or more ``rows``, with times counted from ``origin_ns``."""
+    """Return the events table of ``rows``, with times counted from ``origin_ns``."""
     return moved(columns(rows), origin_ns, rank)
 
 
 def columns(rows: Sequence[Row]) -> pa.Table:
-    """Return a table with one column per field of ``Row``; times stay as in the file."""
+    """Convert rows to columns; times stay as in the file."""
     return pa.table(
         {
             name: _array([row[place] for row in rows], SCHEMA.field(name).type)
@@ -94,7 +90,7 @@ def first_ns(columns: pa.Table | Spool) -> int:
 
 
 def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) -> EventTable:
-    """Return the events table, on disk if ``columns`` are; subtract ``origin_ns`` from times."""
+    """Return the events table of ``columns``, with times counted from ``origin_ns``."""
     if isinstance(columns, Spool):
         return columns.events(origin_ns, rank)
     arrays = {name: columns.column(name) for name in columns.column_names}
@@ -105,12 +101,12 @@ def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) ->
 
 
 def clean(text: str) -> str:
-    """Return ``text`` as valid Unicode: lone surrogates become U+FFFD."""
+    """Replace lone surrogates, which are no valid Unicode."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def int64(value: object) -> int | None:
-    """Return ``value``, an int or its decimal text, as an int; None if it is no int64."""
+    """Convert an int or its decimal text; None if it is no int64."""
     if isinstance(value, str):
         digits = value.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
@@ -122,20 +118,20 @@ def int64(value: object) -> int | None:
 
 
 def natural(value: object) -> int | None:
-    """Return ``value`` as an int, or None if below 0: −1 is an unknown device or stream."""
+    """Convert to an int; profilers write −1 for an unknown device or stream."""
     number = int64(value)
     return None if number is None or number < 0 else number
 
 
 def positive(value: object) -> int | None:
-    """Return ``value`` as an int, or None if below 1: profilers write 0 or −1 for no id."""
+    """Convert to an int; profilers write 0 or −1 for no id."""
     return natural(value) or None
 
 
 def device_facts(
     major: object, minor: object, multiprocessors: object, warp_size: object = None
 ) -> DeviceFacts:
-    """Return a device's facts; values that are no numbers become None."""
+    """Convert a device's facts; what is no number becomes None."""
     numbers = positive(major), natural(minor)
     return DeviceFacts(
         compute_capability=None if None in numbers else f"{numbers[0]}.{numbers[1]}",

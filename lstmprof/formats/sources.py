@@ -2,15 +2,13 @@
 
 ::
 
-    a file ───────────────────────────▶ one file
-    a folder, a tar archive ──────────▶ its files, in groups
-    a URL (fsspec: s3, gs, http …) ───▶ as for the file or folder at the URL
+  a file ───────────────────────────▶ one file
+  a folder, a tar archive ──────────▶ its files, in groups
+  a URL (fsspec: s3, gs, http …) ───▶ as for the file or folder at the URL
 
 Files are probably ranks of one job if their names differ only in digits
 (``worker0.1694128201545.pt.trace.json``), or if TensorFlow's profiler wrote one file per host
-(``plugins/profile/<session>/<host>.xplane.pb``). They are in one folder, or in folders of ranks
-(``node0/rank1``). ``ranks_of`` decides after they have been read. In a folder, names decide which
-files are tried; only the content decides their format.
+(``plugins/profile/<session>/<host>.xplane.pb``). ``ranks_of`` decides after they have been read.
 """
 
 from __future__ import annotations
@@ -44,14 +42,14 @@ from lstmprof.events.table import events_table
 from lstmprof.formats import raw_file, rows
 from lstmprof.formats.raw_file import Member, RawFile
 
-#: Endings of the files that are tried in a folder. A file that the user names may have any ending.
+#: Endings of files that are tried in a folder. A file that the user names may have any ending.
 _PROFILE_NAMES = (
     *(".json", ".json.gz", ".xplane.pb", ".xplane.pb.gz", ".tar", ".tar.gz", ".tgz"),
     *(".sqlite", ".sqlite.gz", ".sql", ".db", ".nsys-rep", ".qdrep"),
     *(".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz", ".pickle", ".pkl"),
 )
-#: Endings that are removed from a file's name to name its run: the parts of ``_PROFILE_NAMES``, and
-#: two other endings that users and torch write before those.
+#: Endings that are removed from a file's name to name its run. torch and users write ``.pt`` and
+#: ``.trace`` before the others.
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
 _ENDINGS |= {".trace", ".pt"}
 _GIVE = "give a run, a folder of runs, or a profile"
@@ -62,7 +60,7 @@ _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
 #: In a folder of a rank, a file's name often contains the number of a process or host instead.
 _ONLY_RANK = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
-#: The rank and the number of ranks in the JSON that torch.profiler writes before the events.
+#: The rank and world size that torch.profiler writes before the events.
 _JOB = re.compile(
     rb'"distributedInfo":\s*\{[^{}]*?"rank":\s*(\d{1,9}),\s*"world_size":\s*(\d{1,9})\b'
 )
@@ -77,33 +75,31 @@ _RAW_COLUMNS = tuple(
 
 @dataclass(frozen=True)
 class Source:
-    """One raw profile: messages show ``label`` (a path or URL); ``folder`` contains the file.
+    """One raw profile to load; messages show ``label``, its path or URL.
 
-    ``folder_numbers`` are the numbers in the names of the folders of ranks around the file:
-    ``(0, 1)`` for ``node0/rank1``.
+    ``folder_numbers`` come from the names of its folders: ``(0, 1)`` for ``node0/rank1``.
     """
 
     label: Path | str
     load: Callable[[], RawFile]
-    stamp: str  # a text that differs after the file's content has changed
+    stamp: str  # changes with the file's content
     folder: str = ""
     folder_numbers: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
-        """Return the name of the file."""
         return _last_part(self.label)
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Return ``folder_numbers`` and the number of the rank in the file's name, if any."""
+        """Return the numbers in folder and file names that may be ranks."""
         match = (_ONLY_RANK if self.folder_numbers else _RANK).search(self.name)
         return (*self.folder_numbers, _number(match)) if match else self.folder_numbers
 
 
 @dataclass(frozen=True)
 class _Archive:
-    """A tar archive. Pickling omits the content, so that another process reads the file again."""
+    """A tar archive. Pickling omits its content, so another process reads it again."""
 
     source: Source
 
@@ -116,21 +112,17 @@ class _Archive:
 
 
 def path_of(word: Path | str) -> Path:
-    """Return ``word`` as a path.
-
-    Raises:
-        ProfileError: ``word`` is empty, which as a path would mean the working directory.
-    """
+    """Return the path; refuse an empty one, which would mean the working directory."""
     if not str(word):
         raise ProfileError("''", "empty path (perhaps an unset shell variable)", _GIVE)
     return Path(word)
 
 
 def groups(word: Path | str, runs: Collection[Path] = ()) -> list[list[Source]]:
-    """Return the profile files at ``word``, a path or URL; possible ranks of a job are one group.
+    """Return the profiles at a path or URL; possible ranks of one job form a group.
 
-    ``runs`` are folders below ``word`` that the caller opens as runs. Their raw profiles are left
-    out, and a folder without other profiles is no error.
+    ``runs`` are folders that the caller opens as runs. They are left out, and a folder with nothing
+    else is no error.
 
     Raises:
         ProfileError: nothing exists there, or nothing that can be a profile.
@@ -157,7 +149,7 @@ def groups(word: Path | str, runs: Collection[Path] = ()) -> list[list[Source]]:
 
 
 def _listed(folder: Path, runs: Collection[Path]) -> tuple[list[Path], list[Path]]:
-    """Return (files, unreadable folders) below ``folder``, without ``runs``, both sorted."""
+    """Return (files, unreadable folders) below ``folder``, without ``runs``."""
     if not is_readable_folder(folder):
         raise _permission_denied(folder)
     files: list[Path] = []
@@ -178,7 +170,7 @@ def _permission_denied(path: Path) -> ProfileError:
 
 
 def are_hosts(group: Iterable[Source]) -> bool:
-    """Return whether these files belong to one TensorFlow session, one file per host."""
+    """Return whether the files are one TensorFlow session, with one file per host."""
     return all(_SESSION.search(source.folder) for source in group)
 
 
@@ -210,13 +202,13 @@ def _encodable(name: Path | str) -> str:
 
 
 def _last_part(path: Path | str) -> str:
-    """Return the name of the file at ``path``, without a URL's query, which may be a secret key."""
+    """Return the file's name, without a URL's query, which may be a secret key."""
     text = str(path)
     return (text.partition("?")[0] if is_url(text) else text).rstrip("/").rpartition("/")[2]
 
 
 def profile_name(path: Path | str) -> str:
-    """Return a name for the profile at ``path``: the file's name without endings of profiles."""
+    """Name a profile after its file, without endings such as ``.json.gz``."""
     name = _last_part(path)
     while name[name.rfind(".") :] in _ENDINGS:
         name = name[: name.rindex(".")]
@@ -229,7 +221,7 @@ def _may_be_profile(name: str) -> bool:
 
 
 def _groups_in_file(source: Source, head: bytes) -> list[list[Source]]:
-    """Return the files of an archive in groups; any other file is a group of its own."""
+    """Return the groups in an archive, or the file alone."""
     return (
         _grouped(_members(source)) if raw_file.is_tar(raw_file.unpacked_head(head)) else [[source]]
     )
@@ -238,7 +230,7 @@ def _groups_in_file(source: Source, head: bytes) -> list[list[Source]]:
 def _members(archive: Source) -> Iterator[Source]:
     """Yield the files of a tar archive that may be profiles.
 
-    If a file cannot be read, its source raises the error when it is loaded.
+    An unreadable file raises its error when it is loaded.
     """
     packed = _Archive(archive)
     listed = raw_file.members(packed.raw)
@@ -257,7 +249,7 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """Yield the members of a readable archive, or else a source whose loading raises the error."""
+    """Yield an archive's files, or a source that raises the error when it is loaded."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -265,7 +257,7 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
 
 
 def _too_many(folder: Source, count: int) -> list[list[Source]]:
-    """Return a group whose loading raises an error, or nothing if ``folder`` has few files."""
+    """Return a source that raises an error when loaded, if the folder has too many files."""
     if count <= _MOST_FILES:
         return []
     fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"
@@ -290,9 +282,10 @@ def _member(archive: _Archive, label: str, member: Member) -> RawFile:
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
-    """Group files whose names differ only in digits, or that are of one session.
+    """Group files that may be ranks of one job.
 
-    The files of a group are in one folder, or their folders differ only in the numbers of ranks.
+    Their names differ only in digits, or they are one TensorFlow session. Their folders differ only
+    in ranks.
     """
     jobs: dict[tuple[tuple[str, ...], str], list[Source]] = {}
     files = _without_viewer_copies(list(sources))
@@ -314,14 +307,14 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
 
 
 def common_folder(group: Sequence[Source]) -> PurePosixPath:
-    """Return the innermost folder that contains all files of ``group``."""
+    """Return the innermost folder that contains all files."""
     parts = [PurePosixPath(source.folder).parts for source in group]
     alike = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False))
     return PurePosixPath(*(part for part, *_ in alike))
 
 
 def are_apart(group: Sequence[Source]) -> bool:
-    """Return whether the files of ``group`` are in several folders."""
+    """Return whether the files are in several folders."""
     return len({source.folder for source in group}) > 1
 
 
@@ -330,9 +323,8 @@ def _number(match: re.Match[str]) -> int:
 
 
 def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
-    """Join groups that together are all ranks of a torch.profiler job.
+    """Join groups that together are all ranks of a torch.profiler job, inner folders first.
 
-    First join groups of one folder, then groups below one folder, the innermost folder first.
     ``heads`` has the beginning of each file by its label.
     """
     ranks_in: dict[int, list[int]] = {}  # by the place of the group
@@ -362,7 +354,7 @@ def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> 
 
 
 def _without_viewer_copies(sources: list[Source]) -> list[Source]:
-    """Drop each file for the trace viewer if the XPlane of the same profile is in the folder."""
+    """Drop trace-viewer files that have an XPlane of the same profile."""
     planes = {str(s.label).removesuffix(_XPLANE) for s in sources if s.name.endswith(_XPLANE)}
     return [
         s
@@ -420,7 +412,7 @@ def _downloaded(word: str, path: str, url: str) -> RawFile:
 
 
 def _check_plain(system: Any, path: str, url: str) -> None:
-    """Raise ProfileError if a local ``path`` is a pipe or device, which could block."""
+    """Refuse a local pipe or device, which could block."""
     if getattr(system, "local_file", False) and not Path(path).is_file():
         raise ProfileError(url, "is not a regular file", "give the profile's file")
 
@@ -433,12 +425,10 @@ def _unreachable(url: str, error: Exception) -> ProfileError:
 
 
 def ranks_of(group: Sequence[Source], profiles: Sequence[Profile]) -> list[int] | None:
-    """Return each profile's rank, or None if the profiles are not ranks of one job.
+    """Return each profile's rank; None if they are not ranks of one job.
 
-    A rank that a profile contains takes precedence over numbers in the names of its file and
-    folders. Hosts of TensorFlow's profiler without a rank are numbered in the given order. Profiles
-    of one job agree on the number of ranks and on their process groups. If their files are in
-    several folders, some moment is in all of the profiles whose date is known.
+    A recorded rank takes precedence over numbers in names. Profiles of one job agree on its size
+    and process groups, and overlap in time if they are in several folders.
     """
     if len({profile.format for profile in profiles}) > 1:
         return None
@@ -457,11 +447,9 @@ def ranks_of(group: Sequence[Source], profiles: Sequence[Profile]) -> list[int] 
 
 
 def _ranks_in_names(numbers: Sequence[tuple[int, ...]]) -> Sequence[int]:
-    """Return a rank per file from the ``numbers`` in the names of its folders and of the file.
+    """Return the ranks in the names: the innermost number that differs in each file.
 
-    The innermost number is the rank. If it is not unique, the next one is the rank. If no number is
-    unique (``node1/rank0`` has the first rank of the second node), count the files in order.
-    Return nothing if names lack numbers.
+    If no number does (``node1/rank0``), files are counted in order.
     """
     if len({len(of_file) for of_file in numbers}) > 1:
         return []
@@ -474,7 +462,7 @@ def _ranks_in_names(numbers: Sequence[tuple[int, ...]]) -> Sequence[int]:
 
 
 def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
-    """Return whether each process group is a group of all of its ranks that have a profile."""
+    """Return whether the profiles agree on each process group."""
     groups_of = {r: p.process_groups for r, p in zip(ranks, profiles, strict=True)}
     return all(
         group in groups_of[member]
@@ -486,7 +474,7 @@ def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
 
 
 def _overlap(profiles: Sequence[Profile]) -> bool:
-    """Return whether some moment is in all profiles; those without a date do not count."""
+    """Return whether some moment is in all profiles that have a date."""
     dated = [(p.base_ns, p.events) for p in profiles if p.base_ns is not None]
     if len(dated) < 2:
         return True
@@ -499,11 +487,10 @@ def _overlap(profiles: Sequence[Profile]) -> bool:
 
 
 def join_ranks(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
-    """Join the profiles, one per rank, into one; ``ranks`` has the rank of each profile.
+    """Join the profiles of all ranks into one.
 
-    If every profile has a date (and all are at most 73 years apart), times count from the earliest
-    start. Otherwise each rank's times count from its own start, ``base_ns`` is None, and times of
-    different ranks are not comparable.
+    Times count from the earliest start if every profile has a date. Otherwise each rank's times
+    count from its own start, and are not comparable.
     """
     order = sorted(range(len(ranks)), key=lambda i: ranks[i])
     ranks, profiles = [ranks[i] for i in order], [profiles[i] for i in order]

@@ -15,7 +15,7 @@ from pathlib import Path
 from lstmprof.base.errors import ProfileError
 
 _THREAD = re.compile(r"thread \((?:0x)?\w+\)(?:: (?P<name>.*))?$")
-#: The part of a file's path before the name of the package, which is removed from frames.
+#: The part of a file's path before the package's name; it is removed from frames.
 _BEFORE_PACKAGE = re.compile(
     r"(?<= \()/(?:[^()]*/(?:site-packages|dist-packages|worker(?=/lstmprof/)|python3\.\d+)/"
     r"|[^()]*/(?=[^/]+\.so))"
@@ -24,7 +24,7 @@ _BEFORE_PACKAGE = re.compile(
 
 @dataclass(frozen=True)
 class Stack:
-    """One distinct stack of a thread, innermost frame last; ``count`` samples had this stack."""
+    """One distinct stack of a thread, innermost frame last; ``count`` samples had it."""
 
     thread: str
     frames: tuple[str, ...]
@@ -32,11 +32,7 @@ class Stack:
 
 
 def read_stacks(path: Path) -> Iterator[Stack]:
-    """Yield the stacks of the gzipped file at ``path``.
-
-    Raises:
-        ProfileError: a line does not end with a count, or the file is not a valid gzip.
-    """
+    """Yield the stacks of a gzipped file."""
     try:
         with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:
             for number, line in enumerate(lines, 1):

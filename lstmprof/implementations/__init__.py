@@ -86,18 +86,14 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """A framework of the published studies that lstmprof cannot run.
-
-    Users see ``why``, and ``needs``: what would be necessary to run it.
-    """
+    """A framework of the published studies that lstmprof cannot run; users see why."""
 
     name: str
     why: str
     needs: str
 
 
-#: Result of a search on PyPI and in Debian 12 in 2026-11, for x86-64. CNTK could be installed and
-#: could train a network.
+#: What PyPI and Debian 12 had in 2026-11, for x86-64.
 NOT_RUN: Tuple[System, ...] = (
     System(
         "CNTK 2.7",
@@ -146,32 +142,24 @@ NOT_RUN: Tuple[System, ...] = (
     ),
 )
 
-#: Name or alias of an implementation -> its row in the table.
+#: Rows of the table by name and alias.
 ROWS: Mapping[str, Implementation] = {
     name: row for row in TABLE for name in (row.name, *row.aliases)
 }
-#: The families (folders, one per framework) of implementations, in the order of the table.
+#: One folder per framework.
 FAMILIES = tuple(dict.fromkeys(row.family for row in TABLE))
-#: Name that a user may give a framework -> prefix of its implementations' names.
+#: What users may call a framework -> prefix of its implementations' names.
 _SPELLINGS = {"pytorch": "torch", "tensorflow": "tf", "tensorflow1": "tf1"}
 
 
 def find(name: str) -> Implementation:
-    """Return the implementation whose name or alias is ``name``.
-
-    Raises:
-        UsageError: no implementation has this name; the message suggests the nearest name.
-    """
     if name not in ROWS:
         raise unknown(name)
     return ROWS[name]
 
 
 def unknown(name: str) -> UsageError:
-    """Return the error for a name or pattern that matches no implementation.
-
-    The message suggests the nearest name.
-    """
+    """Return the error for an unknown name or pattern, with the nearest name."""
     family, _, rest = name.lower().partition("-")
     pattern = "{}-{}".format(_SPELLINGS.get(family, family), rest or "*")
     if fnmatch.filter(ROWS, pattern):

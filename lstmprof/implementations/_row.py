@@ -1,6 +1,6 @@
 """A row of the table of implementations: its name, its file, and what it does not support.
 
-Users see the reasons in this file unchanged. It uses only the standard library and Python 3.7.
+Users see the reasons unchanged. Workers import this file: only the standard library and Python 3.7.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ LATER = "not implemented yet"
 ANOMALY = "only PyTorch has an anomaly mode"
 
 OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
-#: Features that a plain workload (LSTM, numbers as inputs, head, Adam) does not have -> why an
-#: implementation does not support the feature. Features in its field ``knows`` are supported.
+#: Unusual features -> why an implementation without them in ``knows`` does not support them.
 UNUSUAL: Mapping[str, str] = {
     "gru": "it has LSTM cells only",
     "rnn": "it has LSTM cells only",
@@ -23,7 +22,7 @@ UNUSUAL: Mapping[str, str] = {
     "variable length": "it always computes the padded length of every sequence",
 }
 
-#: Features that inference engines for ONNX on a CPU do not support -> why.
+#: What inference engines for ONNX on a CPU do not support.
 _ENGINES_LACK: Mapping[str, str] = {
     "train": "it computes no gradients; use --mode forward",
     "cuda": LATER,
@@ -36,10 +35,7 @@ _ENGINES_LACK: Mapping[str, str] = {
 
 
 def _unsupported(name: str, no_gpu: str) -> Mapping[str, str]:
-    """Return features that a library does not support → why.
-
-    ``no_gpu`` says why it does not run on a GPU.
-    """
+    """Return what a library on a CPU usually does not support."""
     return {
         **dict.fromkeys(("cuda", "cuda-graph"), no_gpu),
         "ctc": name + " has no CTC loss",
@@ -52,7 +48,7 @@ def _unsupported(name: str, no_gpu: str) -> Mapping[str, str]:
     }
 
 
-#: Framework -> features that none of its implementations supports -> why.
+#: What no implementation of a framework supports.
 FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     "torch": {
         "xla": "only TensorFlow and JAX compile with XLA",
@@ -149,7 +145,7 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
 }
 
 #: In bfloat16 autocast, PyTorch runs cuDNN in float16: aten/src/ATen/cudnn/AutocastRNN.cpp casts to
-#: kHalf for every dtype of autocast.
+#: kHalf for every dtype.
 FLOAT16_CUDNN = {
     "amp-bf16 on cuda": "torch.autocast runs cuDNN's LSTM in float16; use --precision amp-fp16"
 }
@@ -158,8 +154,7 @@ NN_LSTM = {
     **FLOAT16_CUDNN,
 }
 
-#: What TensorFlow's implementations, except Keras's, do not support, because TensorFlow has no
-#: autocast: it rewrites graphs to mixed precision.
+#: TensorFlow has no autocast: it rewrites graphs to mixed precision. Keras does not need this.
 GRAPH_REWRITE = {
     "amp-fp16 on cpu": "TensorFlow converts graphs to float16 on NVIDIA GPUs only",
     "amp-bf16 on cuda": "TensorFlow converts graphs to bfloat16 on CPUs only",
@@ -168,23 +163,18 @@ GRAPH_REWRITE = {
 }
 
 
-#: The forms: how an implementation computes a layer. Loop: several operators per time step. Cell
-#: op: one operator, or one compiled region, per time step. Layer op: one operator per layer.
+#: Loop: several operators per time step. Cell op: one operator, or one compiled region, per time
+#: step. Layer op: one operator per layer.
 LOOP, CELL_OP, LAYER_OP = FORMS = ("loop", "cell op", "layer op")
 
 
 @dataclasses.dataclass(frozen=True)
 class Implementation:
-    """One implementation of the LSTM: a row of the table.
+    """One implementation of the LSTM.
 
-    ``form`` is one of ``FORMS``; ``form_on_gpu`` is the form on a GPU if it differs from ``form``.
-    ``library`` is the package that provides the layer, if it is neither the framework nor lstmprof.
-    ``by_hand`` is True if lstmprof's own code defines the cell, so that users can change it.
-    ``refuses`` maps unsupported features to the reason that users see. A feature is a precision or
-    ``cpu``, ``cuda``, ``train``, ``forward``, ``bidirectional``, ``layers``, ``ctc``,
-    ``cuda-graph``, ``xla``, ``keep-denormals``, ``no-onednn``, ``anomaly``, ``deterministic``, or a
-    combination (``tf32 on cpu``, ``cuda-graph on cpu``, ``xla of ctc``). Features that a whole
-    framework does not support are in ``FRAMEWORKS`` instead.
+    ``library`` is the package of the layer, if it is another than the framework. ``by_hand``: users
+    can change the cell, because it is lstmprof's own code. ``refuses`` maps features that it does
+    not support, such as ``cpu``, ``train`` or ``tf32 on cpu``, to the reason that users see.
     """
 
     name: str
@@ -194,38 +184,33 @@ class Implementation:
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     aliases: Tuple[str, ...] = ()
     knows: Tuple[str, ...] = (*OTHER_NETWORKS, "variable length")  # features in UNUSUAL it supports
-    settles_after: int = 3  # number of warm-up iterations until the iteration time is stable
+    settles_after: int = 3  # warm-up iterations until the time is stable
     form_on_gpu: Optional[str] = None
     library: str = ""
     by_hand: bool = False
-    era: str = ""  # old package versions (interpreters.eras) to use if the packages are missing
-    since: str = ""  # first version of the framework that the implementation supports
-    runs_on: str = ""  # the framework, if it is not the family
+    era: str = ""  # old package versions to use if the packages are missing (interpreters.eras)
+    since: str = ""  # oldest version of the framework
+    runs_on: str = ""  # the framework, if its folder has another name
 
     @property
     def module(self) -> str:
-        """Return the full module name, such as ``lstmprof.implementations.torch.nn_lstm``."""
         return "lstmprof.implementations." + self.file
 
     @property
     def family(self) -> str:
-        """Return the folder of the file, such as ``torch``; lists are grouped by family."""
+        """Return the folder of the file, by which lists are grouped."""
         return self.file.partition(".")[0]
 
     @property
     def framework(self) -> str:
-        """Return the key of FRAMEWORKS, which selects the training loop in capture/."""
+        """Return the framework, which selects the training loop."""
         return self.runs_on or self.family
 
     def form_on(self, device: str) -> str:
-        """Return the form (one of ``FORMS``) on ``device``, ``cpu`` or ``cuda``."""
         return self.form_on_gpu if self.form_on_gpu and device == "cuda" else self.form
 
     def lacks(self, version: Optional[str]) -> Optional[str]:
-        """Return why the implementation does not support ``version`` of its framework.
-
-        Return None if it supports the version, or if the version is unknown.
-        """
+        """Return why a version of the framework is too old."""
         numbers = version_numbers(version or "")
         if not numbers or numbers >= version_numbers(self.since):
             return None
@@ -234,6 +219,6 @@ class Implementation:
         )
 
     def refusals(self) -> Dict[str, str]:
-        """Return unsupported features -> why, including features that the framework lacks."""
+        """Return everything that it does not support, with reasons."""
         unknown = {need: why for need, why in UNUSUAL.items() if need not in self.knows}
         return dict(unknown, **FRAMEWORKS[self.framework], **self.refuses)

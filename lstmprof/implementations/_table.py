@@ -1,6 +1,6 @@
 """The table of implementations, in the order in which users see them.
 
-This file uses only the standard library and Python 3.7.
+Workers import this file: only the standard library and Python 3.7.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from lstmprof.report.model import Group, Report
 from lstmprof.report.runs import RunReport, groups, missing, run_reports
 from lstmprof.report.timeline import timelines
 
-#: Tables of each breakdown that are computed while the events of its run are in memory.
+#: Tables that are computed while the events of a run are in memory.
 TABLES = ("ledger", "kernels", "launch_gaps", "casts", "layers")
 
 
@@ -33,11 +33,10 @@ def report_of(
     diagnoses: Sequence[Diagnosis] | None = None,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Report:
-    """Return the report on ``breakdowns``.
+    """Make the report on some runs.
 
-    Runs are compared if they have equal ``names.CONDITIONS``; conditions in ``across`` may differ.
-    ``diagnoses`` is the result of ``diagnose_all`` for ``breakdowns``; if it is None, it is
-    computed here. ``begins`` is called before each stage that may take long, with its description.
+    Runs are compared if they agree in ``names.CONDITIONS``, except those in ``across``. ``begins``
+    is called with a description before each stage that may take long.
 
     Raises:
         UsageError: a name in ``across`` is not a condition.
@@ -89,19 +88,16 @@ def report_of(
     return replace(report, missing=tuple(missing(report, runs, empty)))
 
 
-#: A title with more runs than this names only the fastest and the slowest.
+#: Longer titles name only the fastest and the slowest run.
 _MOST_NAMED = 4
 
 
 def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
-    """Return a title such as ``torch-nn-lstm and tf-lstmcell: 1x320-ce-short``.
-
-    For many runs, it names the fastest and the slowest run of the largest group:
-    ``torch-nn-lstm to tf-lstmcell: 12 runs of 1x320-ce-short, 4 others``.
-    """
+    """Return a title such as ``torch-nn-lstm and tf-lstmcell: 1x320-ce-short``."""
     names = list(dict.fromkeys(run.facts.label for run in runs))
     if len(names) == len(runs) <= _MOST_NAMED:
         return _with_workload(listed(names), ": ", runs)
+    # many runs: name the fastest and the slowest run of the largest group
     largest = [run for run in runs if run.facts.group == comparable[0].number]
     if len(largest) < 2:
         return _with_workload(f"{len(runs)} runs", ": ", runs)
@@ -113,6 +109,6 @@ def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
 
 
 def _with_workload(what: str, between: str, runs: Sequence[RunReport]) -> str:
-    """Return ``what``, followed by the workload if all ``runs`` have the same workload."""
+    """Add the workload to a title if all runs have the same."""
     workloads = list(dict.fromkeys(run.facts.workload for run in runs if run.facts.workload))
     return f"{what}{between}{workloads[0]}" if len(workloads) == 1 else what

@@ -1,7 +1,4 @@
-"""Make the rows of counters (mostly memory) in the timelines of steps.
-
-A lane (``model.Lane``) is the row of one counter, such as allocated memory, in a timeline.
-"""
+"""Make the rows of counters (mostly memory) in the timelines of steps."""
 
 from __future__ import annotations
 
@@ -21,8 +18,8 @@ from lstmprof.report.model import Lane
 
 #: Number of counters that are drawn per step, memory first.
 MOST_LANES = 8
-#: If a counter has more than ``MOST_VALUES`` values in a step, the step is divided into ``PARTS``
-#: equal parts, and only the first, least, largest and last value of each part are drawn.
+#: A counter with more values than this in a step is thinned: only the first, least, largest and
+#: last value of each of ``PARTS`` equal parts are drawn.
 MOST_VALUES, PARTS = 4_000, 500
 _FIRST = (ALLOCATED, RESERVED, SINCE_BEGIN)
 _LABEL = 120
@@ -33,10 +30,7 @@ _Floats = NDArray[np.float64]
 def lanes(
     read: Callable[[], Iterable[pa.Table]], windows: Sequence[Window]
 ) -> list[tuple[Lane, ...]]:
-    """Return the lanes for each of ``windows`` (steps); ``read()`` yields tables of counter values.
-
-    ``read`` is called twice.
-    """
+    """Return the counters to draw for each step; ``read()`` yields tables of their values."""
     drawn: list[dict[Series, _Drawn]] = [defaultdict(_Drawn) for _ in windows]
     for series, time_ns, values in levels(read):
         for window, of_window in zip(windows, drawn, strict=True):
@@ -59,9 +53,9 @@ def lanes(
 
 @dataclass
 class _Drawn:
-    """The values of a counter in a step, with their times since the beginning of the step.
+    """The values of a counter in a step, timed from the beginning of the step.
 
-    ``before`` is the counter's last value before the step.
+    ``before`` is its last value before the step.
     """
 
     before: float | None = None
@@ -70,7 +64,7 @@ class _Drawn:
     left_out: int = 0
 
     def add(self, at_ns: Ints, values: _Floats, length_ns: int) -> None:
-        """Append later values; ``at_ns`` are their times, ``length_ns`` is the step's length."""
+        """Append later values of the step."""
         at_ns, values = np.append(self.at_ns, at_ns), np.append(self.values, values)
         if len(at_ns) > MOST_VALUES:
             is_extreme = _extremes(at_ns, values, length_ns)
@@ -80,7 +74,7 @@ class _Drawn:
 
 
 def _extremes(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
-    """Return a mask of the values to draw: first, least, largest and last in each of ``PARTS``."""
+    """Mark the values to draw: first, least, largest and last in each part of the step."""
     part = at_ns * PARTS // max(length_ns, 1)
     order = np.lexsort((values, part))
     begins = np.append(True, part[1:] != part[:-1])
@@ -97,7 +91,7 @@ def _order(series: Series) -> tuple[object, ...]:
 
 
 def _lane(series: Series, drawn: _Drawn, several: bool) -> Lane:
-    """Return the lane of ``series``; its label names the process if there are ``several``."""
+    """Return the row of one counter; its label names the process if there are several."""
     where = "host" if series.device is None else f"device {series.device}"
     where += f", {shown_name(series.allocator, _LABEL)}" if series.allocator else ""
     where += f", process {series.pid}" if several and series.pid is not None else ""

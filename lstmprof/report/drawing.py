@@ -1,4 +1,4 @@
-"""Functions that several charts share: for data, axes, colours and captions."""
+"""What several charts share: data, axes, colours and captions."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from lstmprof.report.palette import HUES, PARTS, WHOLE, families_of, order_of
 
 Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 
-#: The colour of bars that do not stand for a part of the breakdown.
+#: Colour of bars that stand for no part of the breakdown.
 ACCENT = WHOLE.colour
-#: The colour of the edges of cells in heat maps.
+#: Colour of the edges of cells in heat maps.
 EDGE = "#868e9c"
-#: Colours of values from ``MOST_PERCENT`` below to ``MOST_PERCENT`` above the usual value. The
-#: colours are distinct with red-green blindness, and have a contrast of 3:1 on light and dark
-#: pages.
+#: Colours of values from ``MOST_PERCENT`` below to ``MOST_PERCENT`` above the usual value. They are
+#: distinct with red-green blindness, and have a contrast of 3:1 on light and dark pages.
 OFF_COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 MOST_PERCENT = 20
 #: Colours of lateness, from on time to late.
 LATE_COLOURS = OFF_COLOURS[2:]
-#: Height of one row of bars in pixels.
+#: Height of a row of bars in pixels.
 ROW = 26
-#: A long label is cut in the middle; this many characters remain at each end.
+#: Characters that remain at each end of a long label.
 _END = 18
 
 
 def inline(rows: Rows, columns: Sequence[str] | None = None) -> alt.InlineData:
-    """Return ``columns`` of ``rows`` (by default all) as data inside the chart's specification."""
+    """Put rows into the chart's specification as data."""
     with debug_mode(False):  # altair would validate each row
         return alt.InlineData(values=shown(rows, columns), name="rows")
 
 
 def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return ``columns`` of ``rows`` (by default all), with texts cut and free of control codes."""
+    """Return rows with texts cut and free of control codes."""
     return [
         {n: shown_name(row[n]) if isinstance(row[n], str) else row[n] for n in columns or row}
         for row in rows
@@ -47,7 +46,7 @@ def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, An
 
 
 def specification(chart: Drawn) -> Spec:
-    """Return the Vega-Lite specification of ``chart``; the page sets the theme."""
+    """Return the Vega-Lite specification of a chart; the page sets the theme."""
     spec: Spec = chart.to_dict(validate=False)  # validation would check each row
     spec.pop("config", None)
     spec.pop("$schema", None)
@@ -68,7 +67,7 @@ def cells(
     tooltip: Sequence[alt.Tooltip],
     **calculated: str,
 ) -> Drawn:
-    """Draw a heat map: one row per ``lane`` (device of a rank), one column per ``across``."""
+    """Draw a heat map: one row per device or rank, one column per value of ``across``."""
     lanes = list(dict.fromkeys(row["lane"] for row in rows))
     values = [{**{name: row[name] for name in columns}, "label": row["lane"]} for row in rows]
     axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False)
@@ -88,7 +87,7 @@ def cells(
 
 
 def label_marks() -> alt.Axis:
-    """Return the style of an axis of names, which cuts long names in the middle."""
+    """Return an axis of names, which cuts long names in the middle."""
     cut = f"slice(datum.label, 0, {_END}) + '…' + slice(datum.label, -{_END})"
     return alt.Axis(
         labelExpr=f"length(datum.label) > {2 * _END + 1} ? {cut} : datum.label",
@@ -98,14 +97,14 @@ def label_marks() -> alt.Axis:
 
 
 def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
-    """Return a colour scale for the parts (or families) in the column ``field``, with a legend."""
+    """Return the colours of some parts of the breakdown, with a legend."""
     names = sorted(set(parts), key=order_of)
     scale = alt.Scale(domain=names, range=[(PARTS | HUES)[name].colour for name in names])
     return alt.Color(field, scale=scale, legend=legend_of(names))
 
 
 def legend_of(names: Sequence[str]) -> alt.Legend:
-    """Return a legend, below the chart, of the parts ``names``, which are sorted by family."""
+    """Return a legend below the chart, sorted by family of related parts."""
     words = {
         part.name: part.shown if part.shown == family.name else f"{family.name}: {part.shown}"
         for family in families_of(names)
@@ -123,7 +122,7 @@ def legend_of(names: Sequence[str]) -> alt.Legend:
 
 
 def off_colour(title: str) -> alt.Color:
-    """Return a colour scale for the column ``percent``, the deviation from a usual value."""
+    """Return the colours of deviations from a usual value, in percent."""
     return alt.Color(
         "percent:Q",
         scale=alt.Scale(
@@ -137,7 +136,7 @@ def off_colour(title: str) -> alt.Color:
 
 
 def height(rows: int) -> int:
-    """Return the height of ``rows`` rows of bars in pixels."""
+    """Return the height of some rows of bars in pixels."""
     return ROW * max(rows, 1)
 
 
@@ -152,18 +151,18 @@ def _joined(runs: Sequence[RunFacts], field: str) -> str:
     texts = dict.fromkeys(getattr(run, field) for run in runs)
     parts = dict.fromkeys(p for text in texts if text for p in text.split(", "))
     pythons = [part for part in parts if part.startswith("python ")]
-    if len(pythons) > 1:  # leave them out: it would be unclear which run has which Python
+    if len(pythons) > 1:  # it would be unclear which run has which Python
         parts = dict.fromkeys(part for part in parts if part not in pythons)
     return ", ".join(parts) or f"{field} unknown"
 
 
 def unit(runs: Sequence[RunFacts]) -> str:
-    """Return the unit ``ms per step``, or ``ms`` if a profile has no step markers."""
+    """Return ``ms per step``, or ``ms`` if a profile has no step markers."""
     return "ms per step" if all(run.marked for run in runs) else "ms"
 
 
 def span(numbers: Iterable[int | None], noun: str) -> str:
-    """Return the range of ``numbers`` as text: ``20 iterations`` or ``3–20 iterations``."""
+    """Return a range of numbers as text: ``20 iterations`` or ``3–20 iterations``."""
     distinct = sorted({n for n in numbers if n is not None})
     if not distinct:
         return f"number of {noun} unknown"
@@ -174,7 +173,7 @@ def span(numbers: Iterable[int | None], noun: str) -> str:
 
 
 def profiled(runs: Sequence[RunFacts]) -> str:
-    """Return ``mean of 3 profiled steps``; for runs without step markers, ``the whole profile``."""
+    """Return ``mean of 3 profiled steps``, or ``the whole profile`` without step markers."""
     marked, whole = [r for r in runs if r.marked], [r.label for r in runs if not r.marked]
     texts = [f"mean of {span((r.steps for r in marked), 'profiled steps')}"] if marked else []
     if whole:

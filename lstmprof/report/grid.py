@@ -1,7 +1,4 @@
-"""A table for a paper: the times of runs, with their conditions as rows and columns.
-
-The caption names the meaning of the numbers, the machine, versions, rounds and dates.
-"""
+"""A table for a paper: the times of runs, with their conditions as rows and columns."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from lstmprof.breakdown import Breakdown, comparable, compared
 from lstmprof.breakdown.clean.timings import Timings
 from lstmprof.runs.metadata import RunInfo
 
-#: Packages in the ``versions`` of run.json that the caption does not mention.
+#: Packages that the caption does not mention.
 _NOT_SHOWN = ("nvtx", "lstmprof")
 
 
@@ -26,7 +23,7 @@ def _version(info: RunInfo) -> str | None:
     return f"{name} {version}" if version else None
 
 
-#: Name of a condition for rows and columns → function that reads it from run.json.
+#: Conditions for rows and columns, read from run.json.
 FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
     "implementation": lambda info: info.implementation,
     "label": lambda info: info.label or None,
@@ -51,9 +48,8 @@ FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
 class Value:
     """A value that the table can show for a run, such as ``step ± interval``.
 
-    ``text`` is a function that returns the text for the table. ``parts`` is heading -> function
-    that returns the number for CSV. All these functions get the timings of a run, and the run's
-    slowdown. ``meaning`` describes the value in the caption.
+    ``parts`` are the numbers for CSV by heading, ``meaning`` is for the caption. The functions get
+    the timings of a run and its slowdown.
     """
 
     text: Callable[[Timings, float | None], str]
@@ -62,7 +58,7 @@ class Value:
 
 
 def _step(timings: Timings) -> tuple[float, float | None]:
-    """Return (length of the clean step, half its 95 % interval) in ns; an unknown half is None."""
+    """Return the step time and half its 95 % interval in ns."""
     low, high = timings.step_low_ns, timings.step_high_ns
     return timings.step_ns, None if low is None or high is None else (high - low) / 2
 
@@ -115,7 +111,7 @@ DEFAULT_VALUE = "step ± interval, slowdown"
 
 @dataclass(frozen=True)
 class Cell:
-    """The text of one run, and heading -> number; ``best``: no comparable run is surely faster."""
+    """The text and numbers of one run; ``best``: no comparable run is surely faster."""
 
     text: str
     numbers: Mapping[str, float | None]
@@ -124,10 +120,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """The table. ``cells`` is (row index, column index) -> cell; a cell without a run has no entry.
+    """The table; ``cells`` are by row and column index, without entries for missing runs.
 
-    ``corner`` is the header of the column with the names of rows, and ``headings`` are the headers
-    of the numbers in CSV. ``added`` are conditions that were added to the user's choice.
+    ``corner`` is the header of the names of rows, ``headings`` are those of the numbers in CSV.
+    ``added`` are conditions that the user did not choose, but that keep runs apart.
     """
 
     corner: str
@@ -142,11 +138,10 @@ class Grid:
 def grid(
     breakdowns: Sequence[Breakdown], rows: str | None, columns: str, value: str = DEFAULT_VALUE
 ) -> Grid:
-    """Return the table of the runs in ``breakdowns`` that have timings.
+    """Make the table of the runs that have timings.
 
-    ``rows`` and ``columns`` are names in ``FIELDS``, ``value`` names in ``VALUES``; several names
-    are separated by commas. By default, there is one row per implementation. If several runs fall
-    into one cell, conditions in which they differ are added to ``rows``.
+    ``rows`` and ``columns`` are names in ``FIELDS``, ``value`` names in ``VALUES``, with commas
+    between. Conditions are added to ``rows`` until each cell has one run.
 
     Raises:
         UsageError: a name is unknown, no run has timings, or two runs differ in no condition.
@@ -199,7 +194,7 @@ def _names(text: str, option: str) -> tuple[str, ...]:
 
 
 def values_of(text: str) -> list[Value]:
-    """Return the ``VALUES`` that ``text`` names, separated by commas."""
+    """Parse names of ``VALUES``, separated by commas."""
     names = [" ".join(p.replace("+-", "±").replace("±", " ± ").split()) for p in text.split(",")]
     for name in names:
         if name == "median ± interval":
@@ -217,10 +212,9 @@ def _key(breakdown: Breakdown, names: Sequence[str]) -> tuple[Any, ...]:
 def _separating(
     breakdowns: Sequence[Breakdown], rows: Sequence[str], columns: Sequence[str], *, sizes: bool
 ) -> tuple[str, ...]:
-    """Return ``rows`` and the conditions to add, so that no cell has several runs if possible.
+    """Add conditions to the rows, so that no cell has several runs if possible.
 
-    If ``sizes`` is True, sizes of the network are added before its workload, and the name of the
-    run is never added.
+    With ``sizes``, sizes of the network come before its workload, and names of runs are not added.
     """
     fields = list(FIELDS)
     if sizes:
@@ -237,25 +231,23 @@ def _separating(
 
 
 def _crowds(breakdowns: Sequence[Breakdown], names: Sequence[str]) -> list[list[Breakdown]]:
-    """Return the groups of two or more runs whose conditions ``names`` are equal."""
+    """Return the groups of runs that fall into the same cell."""
     cells: dict[tuple[Any, ...], list[Breakdown]] = {}
     for breakdown in breakdowns:
         cells.setdefault(_key(breakdown, names), []).append(breakdown)
     return [cell for cell in cells.values() if len(cell) > 1]
 
 
-#: Stands in a row's key for a value that is left out of the row's name.
+#: Stands for a value that a row's name omits.
 _SAME = object()
 
 
 def _differing(
     keys: Sequence[tuple[Any, ...]], first: int, *, fixed: bool
 ) -> list[tuple[Any, ...]]:
-    """Replace each value that the name of a row omits by ``_SAME``, and return the new keys.
+    """Replace the values that the name of a row omits by ``_SAME``.
 
-    The name shows the leading ``first`` values of a key. It omits a later value if all keys with
-    the same leading values have this later value. If ``fixed`` is False, the name also omits a
-    single leading value that is None, but only if it shows a later value.
+    A name omits a value behind the ``first`` ones if it does not tell rows apart.
     """
     values: dict[tuple[Any, ...], list[set[Any]]] = {}
     for key in keys:
@@ -266,13 +258,14 @@ def _differing(
     for key in keys:
         head, sets = key[:first], values[key[:first]]
         parts = [p if len(v) > 1 else _SAME for p, v in zip(key[first:], sets, strict=True)]
+        # a name may omit an unknown value that the user did not ask for
         unknown = head == (None,) and any(part not in (None, _SAME) for part in parts)
         shown.append(((_SAME,) if unknown and not fixed else head) + tuple(parts))
     return shown
 
 
 def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the distinct keys, sorted: numbers and versions by size, words by first occurrence."""
+    """Sort keys: numbers and versions by size, words by first occurrence."""
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
     words: dict[str, int] = {}
     for key in keys:
@@ -306,7 +299,7 @@ def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
-    """Return indices of each group's fastest run, and of runs whose intervals overlap its own."""
+    """Return each group's fastest run, and the runs whose intervals overlap its own, by index."""
     best: set[int] = set()
     for group in comparable(breakdowns):
         ends = {}
@@ -368,7 +361,7 @@ def _each(texts: Any) -> str:
 
 
 def _versions(infos: Sequence[RunInfo]) -> str:
-    """Return the versions of packages as text, with the implementations if they differ."""
+    """Return the versions of packages, with the implementations if they differ."""
     runs_of: dict[str, list[str]] = {}
     for info in infos:
         items = (info.versions or {}).items()

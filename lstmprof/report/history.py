@@ -1,4 +1,4 @@
-"""Make the page of ``lstmprof history``: one panel per series, with the newest run at the right."""
+"""Make the page of ``lstmprof history``: one panel per series of runs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from lstmprof.report.page import refuse, save, script_json, vega
 
 #: Size of a panel in pixels.
 _WIDTH, _HEIGHT = 860, 240
-#: Colours of the triangles at runs that are slower or faster than before. The triangles also point
-#: in different directions.
+#: Colours of triangles at slower and at faster runs; the triangles also point in different
+#: directions.
 _SLOWER, _FASTER = "#c8710a", "#0f6b4a"
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
@@ -32,7 +32,6 @@ def chart(series: Sequence[Series]) -> alt.VConcatChart:
 
 
 def specification(series: Sequence[Series]) -> Spec:
-    """Return the Vega-Lite specification of ``chart(series)``."""
     spec: Spec = chart(series).to_dict()
     return spec
 
@@ -121,6 +120,6 @@ def _cells(point: Point) -> list[str]:
 
 
 def write(series: Sequence[Series], path: Path, *, force: bool = False) -> int:
-    """Write the page to ``path``, completely or not at all, and return its size in bytes."""
+    """Write the page, completely or not at all, and return its size in bytes."""
     refuse(path, force=force)
     return save(page(series), path)

@@ -1,7 +1,7 @@
 """Make the pictures of call stacks: for runs with Python frames, and for pairs of runs.
 
-Callers are above callees. In the picture of a pair, the width of a box shows the longer time that
-the stack takes in the two runs.
+Callers are above callees. In the picture of a pair, a box is as wide as the longer of its two
+times.
 """
 
 from __future__ import annotations
@@ -31,21 +31,20 @@ from lstmprof.report.palette import PARTS
 from lstmprof.report.runs import RunReport
 from lstmprof.report.timeline import part_codes
 
-#: Callees that each take a smaller share of the picture's time than this are joined into one box
-#: ("5 smaller callees"). The joined box is left out if its share is also smaller.
+#: Shorter callees (share of the picture's time) are joined into one box, such as "5 smaller
+#: callees".
 LEAST_SHARE = 0.01
-#: Largest number of nested boxes in a picture. A run with more events than ``MOST_EVENTS`` has no
-#: pictures.
+#: Largest number of nested boxes in a picture, and of events in a run with pictures.
 MOST_DEPTH, MOST_EVENTS = 64, 3_000_000
-#: Largest number of pictures on a page, and of pairs of runs with a picture.
+#: Number of pictures on a page, and of pairs of runs with a picture.
 MOST_ICICLES, MOST_PAIRS = 40, 12
-#: Index of the part of the breakdown for boxes that belong to no part.
+#: Index of boxes that belong to no part of the breakdown.
 _NO_PART = -1
 _NAME = 160
 
 
 def icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> tuple[Icicle, ...]:
-    """Return pictures: of ``pairs`` by op, then of ``runs`` by module and by Python frame."""
+    """Make pictures of pairs by op, then of runs by module and by Python frame."""
     drawn = [*_pair_icicles(runs, pairs[:MOST_PAIRS])]
     drawn += [picture for run in runs for picture in _run_icicle(run)]
     return tuple(drawn[:MOST_ICICLES])
@@ -79,7 +78,7 @@ def _ms(step: StepStacks) -> str:
 
 
 def _events(run: RunReport) -> tuple[int, int]:
-    """Return (number of Python frames, number of all events) of a run."""
+    """Return the number of Python frames, and of all events."""
     every = run.breakdown.recorded
     frames = sum(has.python_frames for has in every)
     return frames, frames + sum(has.ops + has.runtime_calls + has.activities for has in every)
@@ -105,7 +104,7 @@ _BY = {"modules": "module", "python": "Python frame"}
 
 
 def _summed(tree: Tree, own: Ints) -> Ints:
-    """Return for each node of the tree the sum of ``own`` over the node and all its descendants."""
+    """Add to the time of each stack the time of all stacks below it."""
     total = own.copy()
     for node in range(len(total) - 1, ROOT, -1):
         total[tree.above[node]] += total[node]
@@ -113,10 +112,10 @@ def _summed(tree: Tree, own: Ints) -> Ints:
 
 
 def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Ints) -> Icicle | None:
-    """Return the picture of ``tree``, or None if its total time is 0.
+    """Return the picture of a tree of stacks, unless its total time is 0.
 
-    ``sums`` are columns with one time per node: ``total_ns`` and others. ``part`` has the part of
-    each node. A box comes after its caller's box; of several callees, the longest is first.
+    ``sums`` are columns of times per stack: ``total_ns`` and others. Callers come before callees,
+    the longest callee first.
     """
     total = sums["total_ns"]
     if not total[ROOT]:
@@ -156,10 +155,7 @@ def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Int
 
 
 def _parts(events: EventTable, of: Stacks) -> Ints:
-    """Return for each node the index in ``PARTS`` of the part with most of its time.
-
-    Nodes without such a part get ``_NO_PART``.
-    """
+    """Return the part of the breakdown with most time in each stack (index in ``PARTS``)."""
     rows = np.flatnonzero(
         ~events.is_kind("python", "range", "step", "runtime", "overhead")[of.rows]
     )

@@ -1,8 +1,7 @@
-"""The classes of a report's content.
+"""The content of a report.
 
-The rows of charts are dictionaries (column -> value): rows of breakdown tables, with the columns
-``run``, ``label`` and ``group`` in front. Times are in nanoseconds as measured; charts convert
-units. Unknown is None.
+The rows of charts are dictionaries (column → value) with the columns ``run``, ``label`` and
+``group``. Times are in ns as measured; charts convert units. Unknown is None.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import Any
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.step_profile import StepProfile
 
-#: Parts with a smaller share of a step or run are not drawn or listed one by one.
+#: Smaller parts of a step or run are not drawn or listed one by one.
 LEAST_SHARE = 0.01
 
-#: A row of a table: column → value.
+#: Column → value.
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 Spec = dict[str, Any]
@@ -25,12 +24,11 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Facts about one run. ``run`` is its unique name; ``label`` is unique in its ``group``.
+    """What the page shows about one run.
 
-    ``step_ns`` is the step time by which runs are compared. ``lane`` is the diagnosed rank and
-    device as text, such as ``rank 0``, if the run has several ranks or devices; else it is empty.
-    ``steps`` is the number of profiled steps. If the profile has no step markers, ``marked`` is
-    False, and the whole profile counts as one step.
+    ``label`` is a name that is unique in its ``group``. ``lane`` is the diagnosed rank and device,
+    such as ``rank 0``, if there are several. ``marked`` is False for a profile without step
+    markers, which counts as one step.
     """
 
     run: str
@@ -62,7 +60,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two comparable runs, and one row per kind of time with its ``fast_ns`` and ``slow_ns``."""
+    """Two comparable runs, and the time of each kind in both."""
 
     fast: StepProfile
     slow: StepProfile
@@ -80,9 +78,9 @@ class Track:
 
 @dataclass(frozen=True)
 class Lane:
-    """A counter in a timeline, such as memory: each value is valid from its ``at_ns`` on.
+    """A counter in a timeline, such as memory: each value is valid from its time on.
 
-    ``left_out`` is the number of values that are not drawn (see ``counters.MOST_VALUES``).
+    ``left_out`` is the number of values that are not drawn.
     """
 
     label: str
@@ -98,10 +96,9 @@ class Timeline:
 
     The columns are ``track`` (index into ``tracks``), ``start_ns`` from the begin of the step,
     ``dur_ns``, ``name`` and ``part`` (indices into ``names`` and ``parts``), and ``launch`` (index
-    of the launching event); −1 means none. ``facts`` are further columns of the events table as
-    (texts, index of each event's text or −1). ``left_out`` is the number of events that are not
-    drawn: the shortest events, deeply nested calls, and events of threads with few events.
-    ``which`` says why this step is shown. ``lanes`` are the counters.
+    of the launching event); −1 means none. ``facts`` are columns for a click on an event: (texts,
+    index of each event's text). ``left_out`` is the number of events that are not drawn. ``which``
+    says why this step is shown. ``lanes`` are the counters.
     """
 
     run: str
@@ -124,9 +121,7 @@ class Icicle:
 
     ``columns`` have one entry per box, callers before callees. ``above`` is the index of the
     caller's box; ``name`` and ``part`` are indices into ``names`` and ``parts``; −1 means none.
-    ``what`` is text such as ``host time by module``, and ``sentence`` a sentence with the total
-    time. ``fast`` and ``slow`` are the names of the runs of a pair; in its column ``total_ns``,
-    each stack has the longer time of the two runs.
+    ``fast`` and ``slow`` are the names of the runs of a pair.
     """
 
     run: str
@@ -144,8 +139,8 @@ class Icicle:
 class Report:
     """The content of a report; the rows of a chart are in the field with the chart's name.
 
-    The function in ``rows`` with the same name describes the columns. ``missing`` has one sentence
-    for each thing that was not measured.
+    The function in ``rows`` with the same name describes them. ``missing`` has a sentence for each
+    thing that was not measured.
     """
 
     title: str
@@ -176,30 +171,28 @@ class Report:
 
     @property
     def waterfall(self) -> Rows:
-        """Return the rows of the first pair of runs; empty if there is no pair."""
+        """Return the rows of the first pair of runs."""
         return self.pairs[0].rows if self.pairs else ()
 
     def facts_of(self, run: str) -> RunFacts:
-        """Return the facts about the run with the name ``run``."""
         return next(facts for facts in self.runs if facts.run == run)
 
     def members(self, group: Group) -> list[RunFacts]:
-        """Return the facts about the runs of ``group``."""
         return [facts for facts in self.runs if facts.group == group.number]
 
     def facts_in(self, rows: Rows) -> list[RunFacts]:
-        """Return the facts about the runs that have rows in ``rows``."""
+        """Return the runs that have some of these rows."""
         names = {row["run"] for row in rows}
         return [facts for facts in self.runs if facts.run in names]
 
     def by_group(self, rows: Rows) -> Iterator[tuple[Group, list[Row]]]:
-        """Yield each group that has rows in ``rows``, and these rows."""
+        """Yield each group with its rows."""
         for group in self.groups:
             if members := [row for row in rows if row["group"] == group.number]:
                 yield group, members
 
     def by_run(self, rows: Rows) -> Iterator[tuple[RunFacts, list[Row]]]:
-        """Yield each run that has rows in ``rows``, and these rows."""
+        """Yield each run with its rows."""
         for facts in self.runs:
             if own := [row for row in rows if row["run"] == facts.run]:
                 yield facts, own
@@ -209,9 +202,8 @@ class Report:
 class Figure:
     """One chart: its title, its main result as a ``sentence``, its Vega-Lite specification.
 
-    ``kind`` names the sort of chart for users who cannot see it. ``caption`` has the unit and the
-    number of samples. ``ran`` has the device, versions and date; the page shows it once for all
-    charts. ``legend`` names the parts of the breakdown whose colours the chart uses.
+    ``kind`` names the sort of chart for users who cannot see it. ``ran`` has devices, versions and
+    dates. ``legend`` names the parts of the breakdown in the chart's colours.
     """
 
     key: str
@@ -230,5 +222,5 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """Return the kind of the chart and its sentence, as text for screen readers."""
+        """Return text for screen readers."""
         return f"{self.kind}. {self.sentence}"

@@ -1,9 +1,8 @@
 """The colour, the name and the meaning of every part of the breakdown.
 
-Each of the eight families of parts has one hue, and its parts are shades of this hue. Any two
-shades differ with and without red-green blindness; the shades of a family differ in lightness, too.
-On a light and on a dark page every shade has a contrast of 3:1 (WCAG 2.2, 1.4.11). docs/ledger.md
-defines the parts.
+The parts of a family are shades of one hue. Any two shades differ with and without red-green
+blindness; those of a family differ in lightness, too. Every shade has a contrast of 3:1 on a light
+and on a dark page (WCAG 2.2, 1.4.11).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from lstmprof.diagnose.findings import causes
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the breakdown (``name`` in tables, ``shown`` in text) with its two colours."""
+    """A part of the breakdown with its colours on a light and a dark page."""
 
     name: str
     colour: str
@@ -28,7 +27,7 @@ class Part:
 
     @property
     def shown(self) -> str:
-        """Return the name of the part in text and charts."""
+        """Return the name of the part for people."""
         return PART_WORDS.get(self.name, self.name)
 
 
@@ -178,17 +177,16 @@ OTHERWISE = Family(
         ),
     ),
 )
-#: All families, in the order in which bars stack them: busy before idle.
+#: In the order in which bars stack them: busy before idle.
 FAMILIES = (RECURRENT, PRODUCTS, ELEMENTS, MOVING, COLLECTIVES, OTHERS, BY_HOST, OTHERWISE)
-#: Stands for a whole step, or for all small parts together; its colour is neutral.
+#: A whole step, or all small parts together; its colour is neutral.
 WHOLE = Part("step", "#7a8494", "#6b7585", "the whole step")
 PARTS = {part.name: part for family in FAMILIES for part in family.parts} | {WHOLE.name: WHOLE}
 _FAMILY_OF = {part.name: family for family in FAMILIES for part in family.parts}
-#: Name of a family → the family as one part, with the colours of its first part.
+#: Each family as one part, in the colours of its first part.
 HUES = {f.name: Part(f.name, f.parts[0].colour, f.parts[0].dark, f.meaning) for f in FAMILIES}
 UNKNOWN = PARTS["other"]
-#: Kind of time (``causes.KINDS``) → the part of the breakdown with most of this time. Charts draw
-#: the kind in the colour of this part.
+#: The part in whose colour charts draw a kind of time.
 _OF_KIND = {
     causes.LAUNCH: "launch call",
     causes.RUNTIME: "runtime",
@@ -219,29 +217,26 @@ _ORDER = {name: place for names in (PARTS, HUES) for place, name in enumerate(na
 
 
 def part_of(state: str, part: str) -> Part:
-    """Return the ``Part`` with the colour and meaning of ``state`` and ``part`` in a ledger."""
+    """Return the part of the breakdown with its colour and meaning."""
     if state == "input":
         return PARTS["input"]
     return PARTS.get(part.removeprefix(TAIL), UNKNOWN)
 
 
 def part_of_kind(kind: str) -> Part:
-    """Return the part whose colour charts use for ``kind``, a kind of time (``causes.KINDS``)."""
+    """Return the part in whose colour charts draw a kind of time."""
     return PARTS.get(_OF_KIND.get(kind, ""), UNKNOWN)
 
 
 def family_of(part: Part) -> Family:
-    """Return the family of ``part``."""
     return _FAMILY_OF[part.name]
 
 
 def families_of(names: Iterable[str]) -> list[Family]:
-    """Return the families of the parts ``names``; each family has only parts in ``names``.
-
-    If a name is of a family, it stands for the part with the same name (``HUES``).
-    """
+    """Return the families of some parts, without their other parts."""
     wanted = set(names)
     some = [
+        # the name of a family stands for the family as one part
         (family, tuple(p for p in (HUES[family.name], *family.parts) if p.name in wanted))
         for family in FAMILIES
     ]
@@ -249,7 +244,7 @@ def families_of(names: Iterable[str]) -> list[Family]:
 
 
 def order_of(name: str) -> int:
-    """Return a sort key of a part or family by its name: busy before idle, unknown names last."""
+    """Sort parts and families: busy before idle, unknown names last."""
     return _ORDER.get(name, len(_ORDER))
 
 

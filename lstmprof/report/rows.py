@@ -1,7 +1,7 @@
-"""Make the rows of each chart and table of a report from the results of breakdown and diagnose.
+"""Make the rows of each chart and table of a report.
 
-A row is a dictionary (column -> value). All rows also have the columns ``run``, ``label`` and
-``group``. The column ``lane`` names a rank and device, such as ``rank 1``.
+All rows have the columns ``run``, ``label`` and ``group``. The column ``lane`` names a rank and
+device, such as ``rank 1``.
 """
 
 from __future__ import annotations
@@ -31,26 +31,23 @@ from lstmprof.report.runs import RunReport
 
 #: Number of rows per run on the page; JSON and CSV have all rows.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
-#: If a run has more events than this, its critical path is not on the page, because computing the
-#: path takes seconds.
+#: The page has no critical path of larger runs, because computing it takes seconds.
 MOST_ON_PATH = 100_000
-#: Conditions that may differ between the runs in the chart of sizes. A row's name shows the
-#: conditions that differ.
+#: Conditions that may differ between the runs in the chart of sizes, and then name its rows.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
-#: Largest number of cells in the chart of stability: ``ALL_CELLS`` for all runs together, but
-#: ``LEAST_CELLS`` per run if there are many runs.
+#: Number of cells in the chart of stability: for all runs together, but at least this many per run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
-#: If a group has more pairs of runs than this, only the pairs with the baseline are shown.
+#: In groups with more pairs of runs, only pairs with the baseline are shown.
 MOST_PAIRS = 800
 
 
 def _first_rows(run: RunReport, table: pa.Table, most: int) -> Iterator[Row]:
-    """Return the first ``most`` rows of ``table``, with ``run``, ``label`` and ``group`` added."""
+    """Return the first rows of a table, with ``run``, ``label`` and ``group`` added."""
     return map(run.row, table.slice(0, most).to_pylist())
 
 
 def times(runs: Sequence[RunReport], diagnoses: Sequence[Diagnosis]) -> list[Row]:
-    """Return one row per compared run: its step time, 95 % interval, and ratio to its baseline."""
+    """Return the step time of each compared run, and its ratio to the baseline."""
     verdicts = {d.slow.name: d for d in diagnoses if d.fast is not None}
     compared = {name for d in verdicts.values() for name in (d.slow.name, d.fast and d.fast.name)}
     rows: list[Row] = []
@@ -71,7 +68,7 @@ def times(runs: Sequence[RunReport], diagnoses: Sequence[Diagnosis]) -> list[Row
 
 
 def ledger(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per run and (``state``, ``part``) of its diagnosed rank and device.
+    """Return the time of each part of the breakdown, on the diagnosed rank and device.
 
     ``total_ns`` is the sum over ``steps`` steps.
     """
@@ -91,13 +88,13 @@ def ledger(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def kernels(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the ``MOST_KERNELS`` kernels with most time of each run, without small shares."""
+    """Return the kernels of each run that take most time."""
     rows = (row for run in runs for row in _first_rows(run, run.breakdown.kernels, MOST_KERNELS))
     return [row for row in rows if row["share"] is None or row["share"] >= LEAST_SHARE]
 
 
 def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
-    """Return rows of the table ``launch_gaps``, without copies, of each run on a device."""
+    """Return the kernels with the gaps before them, for runs on a device."""
     rows: list[Row] = []
     for run in runs:
         if run.profile.device is not None:
@@ -109,7 +106,7 @@ def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def casts(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the table ``casts`` of each run, with its ``share`` of all profiled steps."""
+    """Return the casts with their ``share`` of all profiled steps."""
     rows: list[Row] = []
     for run in runs:
         whole = sum(w.length_ns for w in run.breakdown.windows)
@@ -119,14 +116,14 @@ def casts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def layers(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the first ``MOST_LAYERS`` rows of the table ``layers`` of each run."""
+    """Return the recurrent layers."""
     return [
         row for run in runs for row in _first_rows(run, run.breakdown.table("layers"), MOST_LAYERS)
     ]
 
 
 def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
-    """Return rows of the critical paths of the first pair (else first run), longest first."""
+    """Return the parts of critical paths, longest first, for the first pair or run."""
     names = {pairs[0].fast.name, pairs[0].slow.name} if pairs else {runs[0].facts.run}
     rows = [
         row
@@ -139,10 +136,9 @@ def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]
 
 
 def versions(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per run of an implementation that ran with several framework versions.
+    """Return the step time by version, for implementations that ran with several versions.
 
-    ``place`` is the position of the version in the order of versions. ``of_first`` is the step time
-    divided by the step time of the oldest version.
+    ``place`` is the position of the version. ``of_first`` is the ratio to the oldest version.
     """
     run_of = {id(run.breakdown): run for run in runs}
     version_rows = [row for group in by_version([run.breakdown for run in runs]) for row in group]
@@ -168,12 +164,7 @@ def versions(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def sweep(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per run of the implementations that ran with several sizes.
-
-    If no implementation ran with several sizes, return the rows of all runs, or no row if the sizes
-    of all runs are equal. ``conditions`` is a text with the other conditions that differ between
-    the runs.
-    """
+    """Return the step times of runs with several sizes."""
     infos = [run.breakdown.run.info for run in runs]
     differing = [name for name in _CONDITIONS if len({getattr(info, name) for info in infos}) > 1]
     rows, sizes = [], dict[tuple[str, str], set[tuple[Any, ...]]]()
@@ -188,17 +179,18 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
         }
         rows.append(run.row({**columns, **size}))
         sizes.setdefault(_ran(rows[-1]), set()).add(tuple(size.values()))
+    # prefer implementations that ran with several sizes
     several = [row for row in rows if len(sizes[_ran(row)]) > 1]
     return several or (rows if len(set().union(*sizes.values())) > 1 else [])
 
 
 def _ran(row: Row) -> tuple[str, str]:
-    """Return (implementation, conditions) of a row of ``sweep``."""
+    """Return (implementation, conditions) of a row of the chart of sizes."""
     return row["implementation"], row["conditions"]
 
 
 def roofline(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per timed run with known peak rates: least and clean step, and their ratio."""
+    """Return the least and the measured step time of each timed run with known peak rates."""
     profiles = [run.profile for run in runs]
     timed = [run for run in runs if run.breakdown.timings is not None]
     limits = [(run, roofline_of(run.profile, profiles, None)) for run in timed]
@@ -215,11 +207,9 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def stability(runs: Sequence[RunReport]) -> list[Row]:
-    """Return one row per cell of the chart: successive iterations in one ``place``.
+    """Return the median time of successive iterations, and its deviation from the run's median.
 
-    A place is the part of a round before or after its profile. Warm-up iterations are left out.
-    ``iterations`` is the number of iterations in the cell. ``wall_ns`` is the median of their
-    times. ``off_share`` is the deviation of ``wall_ns`` from the median of the whole run.
+    Each row is a cell of the chart. ``place`` is the part of a round before or after its profile.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
@@ -246,11 +236,7 @@ def _round_words(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Return each group's pairs of runs: pairs with the baseline, then the other pairs.
-
-    Both are sorted by the difference of the steps, largest first. If a group has more than
-    ``MOST_PAIRS`` pairs, return only its pairs with the baseline.
-    """
+    """Return each group's pairs of runs: with the baseline first, then the largest differences."""
     ordered = []
     for group in groups:
         members = [run.profile for run in runs if run.facts.group == group.number]
@@ -272,12 +258,12 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
     return ordered
 
 
-#: Largest number of lanes (devices of ranks) that are drawn, and of columns in a heat map.
+#: Number of devices or ranks that are drawn, and of columns in a heat map.
 MOST_LANES, MOST_COLUMNS = 64, 160
 
 
 def several(runs: Iterable[RunReport]) -> list[RunReport]:
-    """Return the ``runs`` that ran on several ranks or devices."""
+    """Return the runs on several ranks or devices."""
     return [run for run in runs if len(_rank_devices(run)) > 1]
 
 
@@ -290,14 +276,14 @@ def _rank_devices(run: RunReport) -> list[RankDevice]:
 
 
 def _drawn(run: RunReport) -> dict[RankDevice, str]:
-    """Return (rank, device) -> name, for the ranks and devices of ``run`` that are drawn."""
+    """Return the names of the ranks and devices that are drawn."""
     return {
         rank_device: lane_words(*rank_device) for rank_device in _rank_devices(run)[:MOST_LANES]
     }
 
 
 def ranks(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the first ``MOST_LANES`` rows of the table ``ranks`` of runs with several devices."""
+    """Return the table of ranks, for runs on several devices."""
     return [
         run.row(row)
         for run in several(runs)
@@ -306,7 +292,7 @@ def ranks(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per lane and (``state``, ``part``); ``ns`` is the time per profiled step."""
+    """Return the time per profiled step of each part of the breakdown, by rank and device."""
     return [
         run.row(
             {"lane": lanes[rank_device], "state": state, "part": part, "ns": total_ns / of.steps}
@@ -320,10 +306,10 @@ def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def arrivals(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per lane and group of consecutive collectives that all ranks ran.
+    """Return how late each rank arrives at collectives that all ranks ran.
 
-    ``step`` and ``name`` are the step and the name of the group's first collective. ``late_ns`` is
-    the mean time by which the rank arrives after the first rank.
+    Consecutive collectives are one row: ``late_ns`` is their mean, ``step`` and ``name`` are those
+    of the first.
     """
     rows = []
     for run in several(runs):
@@ -350,15 +336,14 @@ def arrivals(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def _size(count: int) -> int:
-    """Return how many of ``count`` items one column of a heat map shows, so that all items fit."""
+    """Return how many items one column of a heat map must show, so that all fit."""
     return max(-(-count // MOST_COLUMNS), 1)
 
 
 def rank_work(runs: Iterable[RunReport]) -> list[Row]:
-    """Return one row per lane and group of consecutive marked steps.
+    """Return the busy time of each rank in consecutive steps, without collectives.
 
-    ``work_ns`` is the mean busy time per step without collectives. ``off_share`` is the deviation
-    of ``work_ns`` from the mean of all lanes.
+    ``work_ns`` is per step. ``off_share`` is its deviation from the mean of all ranks.
     """
     rows = []
     for run in several(runs):
@@ -381,7 +366,7 @@ def rank_work(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def _work_of_steps(run: RunReport, lanes: Mapping[RankDevice, str]) -> Counter[tuple[str, int]]:
-    """Return (name of lane, marked step) -> busy time in ns without collectives, for ``lanes``."""
+    """Return the busy time without collectives by rank and step."""
     work: Counter[tuple[str, int]] = Counter()
     for row in run.breakdown.ledger.to_pylist():
         rank_device = row["rank"], row["device"]

@@ -1,4 +1,4 @@
-"""The runs of a report: their names, groups and facts, and what was not measured."""
+"""The runs of a report: their names and groups, and what was not measured."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from lstmprof.events.annotate import OWN_CODE
 from lstmprof.report.model import Group, Report, Row, RunFacts
 from lstmprof.runs.metadata import RunInfo
 
-#: Entries of run.json's ``versions`` that the page does not show.
+#: Packages that the page does not show.
 _NOT_SHOWN = ("nvtx", "numpy", "lstmprof")
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run with its facts, its breakdown, and ``profile``, the step by which it is compared."""
+    """One run with its breakdown, and the step (``profile``) by which it is compared."""
 
     facts: RunFacts
     breakdown: Breakdown
     profile: StepProfile
 
     def row(self, columns: Row) -> Row:
-        """Return ``columns`` with the run's name, label and group in front."""
+        """Return a row of a chart with the run's name, label and group in front."""
         facts = self.facts
         return {"run": facts.run, "label": facts.label, "group": facts.group, **columns}
 
@@ -56,8 +56,9 @@ def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tupl
 
 
 def _conditions(group: Sequence[StepProfile], across: Collection[str]) -> str:
-    """Return a group's common conditions as text; its origin replaces an unknown workload."""
+    """Return a group's common conditions as text."""
     own = {profile.info.source == OWN_CODE for profile in group}
+    # the origin of the runs replaces an unknown workload
     sources = (("your code", True in own), ("imported profiles", False in own))
     unnamed = " and ".join(source for source, is_there in sources if is_there)
     words = {"workload": group[0].name if len(group) == 1 else unnamed}
@@ -68,7 +69,7 @@ def _conditions(group: Sequence[StepProfile], across: Collection[str]) -> str:
 def run_reports(
     breakdowns: Sequence[Breakdown], profiles: Sequence[StepProfile], groups: Sequence[Group]
 ) -> list[RunReport]:
-    """Return a ``RunReport`` for each of ``breakdowns``; ``profiles`` are their step profiles."""
+    """Collect what the report needs of each run."""
     short = {p.name: p.info.called for p in profiles}
     label_of, group_of = dict[str, str](), dict[str, int]()
     for group in groups:
@@ -105,17 +106,14 @@ def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -
 
 
 def _day(info: RunInfo) -> str | None:
-    """Return the time at which a profile was recorded (ISO 8601), or None if unknown."""
+    """Return when a profile was recorded (ISO 8601)."""
     if info.base_ns is None or info.base_ns <= 0:
         return None
     return datetime.datetime.fromtimestamp(info.base_ns / 1e9, datetime.UTC).isoformat()
 
 
 def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence for each thing that was not measured, or that the report leaves out.
-
-    ``empty`` are the names of runs in which no event has a duration.
-    """
+    """Yield a sentence for each thing that was not measured, or that the report leaves out."""
     if empty:
         yield f"Runs in which no event has a duration are left out: {', '.join(empty)}."
     untimed = [run.facts.run for run in runs if run.breakdown.timings is None]

@@ -1,4 +1,4 @@
-"""Make the timelines of steps: tracks with the breakdown of each device, streams, host threads."""
+"""Make the timelines of steps: the breakdown of each device, streams, host threads."""
 
 from __future__ import annotations
 
@@ -25,32 +25,31 @@ from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of
 from lstmprof.report.runs import RunReport
 
-#: Largest number of events that are drawn for one step, and for all steps together. These limits
-#: keep the page below a few megabytes.
+#: Number of events that are drawn for one step, and for all steps together. More would make the
+#: page larger than a few megabytes.
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
-#: Largest number of host threads, and of levels of nested calls, that are drawn.
+#: Number of host threads, and of levels of nested calls, that are drawn.
 MOST_THREADS, MOST_DEPTH = 12, 64
-#: Largest number of ranks of a run that have a timeline.
+#: Number of ranks of a run that have a timeline.
 MOST_RANKS = 8
 #: Columns of the events table that a click on an event shows.
 FACTS = (
     *("op_name", "phase", "shapes", "dtypes", "bytes", "correlation_id", "external_id"),
     *("graph_node_id", "sequence_number", "launch_config"),
 )
-#: Name of a column of the events table, and the name of this column on the page. The page shows the
-#: column's values in other words.
+#: The page shows this column in other words, under another name.
 _LAUNCH, _LAUNCHED = "launch_config", "launched_with"
 _NAME, _FACT = 160, 400
-#: Larger values of ``tid`` are hashes that a profiler made, not thread ids.
+#: Larger thread ids are hashes that a profiler made.
 _MOST_TID = 2**32
-#: The number of the thread (32 bits, signed), at the end of TensorFlow's names of threads.
+#: The thread's number at the end of TensorFlow's names of threads.
 _NUMBERED = re.compile(r"/-?\d+$")
 _NEITHER = -1
 _COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
 
 
 def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
-    """Return the timelines of all runs, which have up to ``ALL_EVENTS`` events together.
+    """Draw steps of all runs, as far as they fit on the page.
 
     A run's step of median length comes first, then its longest and shortest step, then other ranks.
     """
@@ -66,9 +65,9 @@ def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
 class _Page:
     """The timelines that were made so far.
 
-    ``awaited`` is the number of events that are reserved for the first timelines of later runs.
-    ``growth`` is the number of drawn events per event of the profile, as estimated from the
-    timelines so far; it exceeds 1 because the breakdown is drawn, too.
+    ``awaited`` events are reserved for the first timelines of later runs. ``growth`` is the
+    estimated number of drawn events per event of the profile; it exceeds 1 because the breakdown is
+    drawn, too.
     """
 
     awaited: int = 0
@@ -79,7 +78,7 @@ class _Page:
         self.size = 0
 
     def add(self, report: RunReport, steps: Sequence[_Wanted]) -> None:
-        """Make timelines of the ``steps`` for which there is room, one rank after the other."""
+        """Draw the steps for which there is room, one rank after the other."""
         self.awaited -= steps[0].least
         loaded, run = None, report.facts.run
         tables: dict[int | None, EventTable] = {}
@@ -102,7 +101,7 @@ class _Page:
             self.growth = max(self.growth, size / max(step.least, 1))
 
     def fitting(self) -> Iterator[Timeline]:
-        """Yield timelines that fit into ``ALL_EVENTS``; the first of each run has priority."""
+        """Yield the timelines that fit on the page; the first of each run has priority."""
         room, chosen = ALL_EVENTS, set()
         for position in sorted(
             range(len(self.drawn)), key=lambda position: self.drawn[position][0] > 0
@@ -121,7 +120,7 @@ def _size(drawn: Timeline) -> int:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A step to draw. ``which`` says why; its timeline needs room for at least ``least`` events."""
+    """A step to draw, and why; its timeline needs room for at least ``least`` events."""
 
     window: Window
     which: str
@@ -142,7 +141,7 @@ def _wanted(report: RunReport) -> list[_Wanted]:
 
 
 def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
-    """Yield (step window, reason to draw it) for a run; the diagnosed rank comes first."""
+    """Yield the steps to draw, and why; the diagnosed rank comes first."""
     windows = report.breakdown.windows
     own = [w for w in windows if w.rank == report.profile.rank]
     median = median_step(own)
@@ -159,7 +158,7 @@ def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
 
 
 def spread(steps: Sequence[Window], most: int) -> list[Window]:
-    """Return at most ``most`` of ``steps``: the shortest, the longest, and steps between them."""
+    """Choose at most ``most`` steps: the shortest, the longest, and steps between them."""
     if len(steps) <= most:
         return list(steps)
     by_length = sorted(range(len(steps)), key=lambda n: steps[n].length_ns)
@@ -175,7 +174,7 @@ def timeline(
     thread_names: Mapping[str, str] = MappingProxyType({}),
     which: str = "",
 ) -> Timeline:
-    """Return a timeline of ``window`` with its ``most`` longest events, clipped to the window."""
+    """Draw a step with its ``most`` longest events."""
     drawn = _Drawing(events, window, thread_names)
     drawn.add_ledgers()
     drawn.add_streams()
@@ -211,9 +210,9 @@ def timeline(
 
 
 def _positions(rows: Ints, linked: Ints) -> Ints:
-    """Return for each of ``rows`` the place in ``rows`` of the row that it links to, or −1.
+    """Return the index in ``rows`` of each row's launch, or −1.
 
-    ``linked`` has one entry per row of the table: the row that it links to.
+    ``linked`` has the launch of each row of the whole table.
     """
     position_of = np.full(len(linked) + 1, _NEITHER)
     real = np.flatnonzero(rows >= 0)
@@ -223,7 +222,7 @@ def _positions(rows: Ints, linked: Ints) -> Ints:
 
 
 def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...], list[int]] | None:
-    """Return (distinct texts, index of each row's text or −1) of ``column``; None if all null."""
+    """Return the distinct texts of a column, and the index of each row's text or −1."""
     texts_of_rows = events.column(column).take(pa.array(np.maximum(rows, 0)))
     is_known = (rows >= 0) & np.asarray(pc.is_valid(texts_of_rows))
     if not is_known.any():
@@ -240,7 +239,7 @@ def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...],
 
 @dataclass
 class _Drawing:
-    """Collects the tracks and events of a timeline; ``name`` is an index into ``names``."""
+    """Collect the tracks and events of a timeline; ``name`` is an index into ``names``."""
 
     events: EventTable
     window: Window
@@ -274,7 +273,7 @@ class _Drawing:
         self._add(track, self.start[rows], self.end[rows], self.code[rows], self.part[rows], rows)
 
     def add_ledgers(self) -> None:
-        """Add one track per device (or for the CPU): busy time by category, idle time by cause."""
+        """Add one track per device or for the CPU: busy time by category, idle time by cause."""
         places = {name: position for position, name in enumerate(PARTS)}
         lanes = attributed(self.events, [self.window], self.window.rank)
         for device, intervals in lanes.items():
@@ -322,14 +321,14 @@ class _Drawing:
         self.left_out += sum(-count for count, number in busiest if number not in drawn)
 
     def _thread(self, tid: int, position: int) -> str:
-        """Return the label of the thread ``tid``; ``position`` is its place among the threads."""
+        """Return the label of a thread."""
         name = shown_name(_NUMBERED.sub("", self.thread_names.get(str(tid), "")), _NAME)
         number = tid if 0 <= tid < _MOST_TID else position
         return f"thread {number}" + (f", {name}" if name else "")
 
 
 def _joined(intervals: Intervals) -> Intervals:
-    """Return ``intervals`` sorted by time, with adjacent idle intervals of one part joined."""
+    """Sort intervals by time, and join adjacent idle intervals of one cause."""
     s = intervals.by_time()
     idle = np.array([state == "idle" for state, _ in s.labels])[s.label]
     first = np.flatnonzero(np.append(True, (np.diff(s.label) != 0) | ~idle[1:])[: len(s.label)])
@@ -349,7 +348,7 @@ def depths(events: EventTable) -> Ints:
 
 
 def part_codes(events: EventTable) -> Ints:
-    """Return for each event the part (index in ``PARTS``); −1 for a step or range."""
+    """Return the part of the breakdown of each event (index in ``PARTS``), −1 for steps, ranges."""
     places = {name: position for position, name in enumerate(PARTS)}
     other = places["other"]
     category = events.mapped("category", lambda name: places.get(name, other), other)

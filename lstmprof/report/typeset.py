@@ -11,7 +11,7 @@ from lstmprof.base.errors import one_line
 from lstmprof.base.numbers import escaped
 from lstmprof.report.grid import Grid
 
-#: Character that is special in LaTeX → how to write it.
+#: How to write special characters in LaTeX.
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -41,7 +41,7 @@ def _tex(text: str) -> str:
 
 
 def _cells(grid: Grid, row: int, write: Callable[[str], str], bold: str) -> list[str]:
-    """Return the texts of a row's cells, the best cells in ``bold``; a missing cell is empty."""
+    """Return the texts of a row's cells, the best ones in bold."""
     cells = [grid.cells.get((row, column)) for column in range(len(grid.columns))]
     return [
         "" if cell is None else (bold if cell.best else "%s") % write(cell.text) for cell in cells
@@ -75,7 +75,7 @@ def _html(text: str) -> str:
 
 
 def rows(grid: Grid) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return (column names, rows) for CSV, with one column per number; a missing cell is None."""
+    """Return the columns and rows of a CSV file, with one column per number."""
     heads = {
         (column, heading): f"{name} {heading}" if len(grid.columns) > 1 else heading
         for column, name in enumerate(grid.columns)

@@ -39,7 +39,7 @@ from lstmprof.base.package import __version__
 from lstmprof.runs.directory import cache_folder
 
 _MOST_WORDS, _MOST_TRACE = 120, 100_000
-#: lstmprof appends nothing to a log that has at least this many bytes.
+#: A log of this many bytes is not continued.
 _MOST_BYTES = 2**24
 
 if TYPE_CHECKING:
@@ -51,19 +51,15 @@ _Made = TypeVar("_Made")
 
 
 def path_of(run: Run) -> Path:
-    """Return the folder of ``run``, to be passed to ``from_good`` if its items are runs."""
+    """Return a run's folder, for ``from_good``."""
     return run.path
 
 
 @contextmanager
 def border(place: object) -> Iterator[None]:
-    """Convert all exceptions of the block to ``LstmprofError``.
+    """Convert all exceptions of the block to errors about ``place``, a path or URL.
 
-    ``place`` is the path or URL of the input that the block works on.
-
-    Raises:
-        LstmprofError: the input or the machine is at fault.
-        DefectError: lstmprof is at fault; the message names the log with the traceback.
+    An exception that is lstmprof's own bug becomes a DefectError, and a log gets its traceback.
     """
     try:
         yield
@@ -98,10 +94,10 @@ def from_good(
     leave_out: LeaveOut,
     together: object = "the runs together",
 ) -> _Made:
-    """Return ``make(items)``; if this fails, without the items for which ``make([item])`` fails.
+    """Return ``make(items)``, without the items for which ``make([item])`` fails.
 
-    ``path_of`` returns the path or URL of an item, which messages show. Messages about all items
-    show ``together``. The errors of the items that are left out are passed to ``leave_out``.
+    Their errors go to ``leave_out``. Messages show ``path_of(item)``, or ``together`` for all
+    items.
     """
     try:
         with border(path_of(items[0]) if len(items) == 1 else together):
@@ -121,7 +117,7 @@ def _faults(
     items: Sequence[_Item],
     path_of: Callable[[_Item], object],
 ) -> dict[int, LstmprofError]:
-    """Return the error of each item for which ``make([item])`` fails, by its position."""
+    """Return the error of each item for which ``make([item])`` fails, by position."""
     faults = {}
     for number, item in enumerate(items):
         try:
@@ -133,7 +129,7 @@ def _faults(
 
 
 def _logged(place: object, error: Exception) -> Path | None:
-    """Append the traceback to this process's log; return the log's path, or None on failure."""
+    """Append the traceback to this process's log; return the log's path."""
     text = _entry(place, error).encode(errors="backslashreplace")
     for log in (_log_in_cache, _temporary_log):
         with suppress(OSError):
@@ -153,7 +149,7 @@ def _log_in_cache() -> Path:
 
 @lru_cache(maxsize=1)
 def _temporary_log() -> Path:
-    """Return a new, empty file with an unguessable name."""
+    """Make an empty file with an unguessable name."""
     handle, path = tempfile.mkstemp(prefix="lstmprof-defects-", suffix=".log")
     os.close(handle)
     return Path(path)

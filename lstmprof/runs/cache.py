@@ -42,18 +42,17 @@ if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
 
-#: A function that is called before a profile is read, with its path and the name of its run.
+#: Called with path and run name before a profile is read.
 Reading = Callable[[Path, str], None]
 
 
 def open_runs(
     words: Iterable[Path | str], cache: Path | None = None, leave_out: LeaveOut = lambda fault: None
 ) -> list[Run]:
-    """Return the runs at ``words``, which are paths or URLs of runs, folders of runs or profiles.
+    """Open the runs at paths or URLs of runs, folders of runs or profiles.
 
-    Raw profiles are made into runs in ``cache`` (default ``cache_folder()``), unless the cache
-    already has a run of the unchanged file, made with the same rules. A run at a URL is downloaded
-    into the cache. Errors of inputs that cannot be read are passed to ``leave_out``.
+    Raw profiles become runs in ``cache``, unless it has a run of the unchanged file, made with the
+    same rules. Errors of unreadable inputs go to ``leave_out``.
 
     Raises:
         LstmprofError: no word can be read.
@@ -67,9 +66,9 @@ def opened(
     leave_out: LeaveOut,
     reading: Reading = lambda path, name: None,
 ) -> list[list[Run]]:
-    """Open runs like ``open_runs``, but return them as one list for each word that has runs.
+    """Open runs like ``open_runs``, with one list for each word that has runs.
 
-    ``reading`` is called before each profile of a single local file is read.
+    ``reading`` is called before the profile of a single local file is read.
     """
     words, cache = list(words), cache or cache_folder()
     opened_of = [_opened(word, cache, reading) for word in words]
@@ -87,14 +86,14 @@ def opened(
 
 @dataclass
 class _Opened:
-    """The runs at one path or URL, and the errors of runs and profiles that cannot be read."""
+    """The runs at one path or URL, and the errors of unreadable ones."""
 
     runs: list[Run] = field(default_factory=list)
     faults: list[LstmprofError] = field(default_factory=list)
 
     @contextmanager
     def trying(self, place: object) -> Iterator[None]:
-        """Run the block, which works on ``place``; if it raises an error, add it to ``faults``."""
+        """Collect an error of the block in ``faults``."""
         try:
             with border(place):
                 yield
@@ -116,18 +115,18 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
 
 
 def _runs_at(word: Path | str) -> Sequence[Path | str]:
-    """Return the path or URL of the run at ``word``, or of the runs directly inside."""
+    """Return the run at ``word``, or the runs directly inside."""
     if is_url(word):
         return remote.run_urls_at(str(word))
     path = Path(word)
-    # words that are not runs are reported when profiles are read
+    # other words are reported when profiles are read
     if not str(word) or not path.is_dir():
         return []
     return [path] if is_run(path) else run_folders_in(path)
 
 
 def _runs_below(word: Path | str) -> list[Path]:
-    """Return the folders of runs at any depth below the folder ``word``, sorted."""
+    """Return the folders of runs at any depth below ``word``."""
     if is_url(word) or not str(word):
         return []
     below = []
@@ -151,12 +150,11 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 def _ingest(
     word: Path | str, cache: Path, result: _Opened, reading: Reading, deeper: Collection[Path]
 ) -> None:
-    """Add the runs of the raw profiles at ``word`` to ``result``.
+    """Make runs of the raw profiles at ``word``, unless the cache has them.
 
-    A profile is read only if the cache has no run of it. ``deeper`` are runs below ``word``, whose
-    profiles are not read again.
+    The profiles of ``deeper``, the runs below ``word``, are not read again.
     """
-    # Imported here, because the import of the readers takes long, and runs do not need them.
+    # Imported here, because the readers take long to import, and runs do not need them.
     from lstmprof.formats import sources
     from lstmprof.runs.ingest import run_names
 
@@ -178,10 +176,7 @@ def _ingest(
 
 
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
-    """Make a run of the files ``group`` in ``cache``.
-
-    If ``cache`` cannot be written, make the run in a temporary folder.
-    """
+    """Make a run of some files in the cache, or in a temporary folder if it cannot be written."""
     from lstmprof.runs.ingest import Ingested, Task
 
     place = usable_cache(cache)
@@ -205,10 +200,7 @@ def _cached_runs(folder: Path) -> list[Run]:
 
 @lru_cache(maxsize=1)
 def _annotation(folder: Path) -> str:
-    """Return a digest of the code in ``folder``, which computes derived columns.
-
-    If the code has changed, cached runs are made again.
-    """
+    """Return a digest of the code that derives columns, so that changed code makes runs again."""
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())
@@ -217,12 +209,12 @@ def _annotation(folder: Path) -> str:
 
 FOLDER = Path(".lstmprof") / "baselines"
 PREFIX = "baseline:"
-#: Files of a run that a comparison reads; raw profiles are not copied.
+#: Files that a comparison reads; raw profiles are not copied.
 _FILES = (RUN_FILE, "events.parquet", "counters.parquet", "timings.parquet", "samples.parquet")
 
 
 def resolve_baseline(word: str) -> str:
-    """Return ``word``, or the folder of the baseline NAME if it is ``baseline:NAME``."""
+    """Replace ``baseline:NAME`` by the baseline's folder."""
     if not word.startswith(PREFIX):
         return word
     name = _checked(word.removeprefix(PREFIX))
@@ -235,7 +227,7 @@ def resolve_baseline(word: str) -> str:
 
 
 def save(name: str, runs: Sequence[Run], *, force: bool = False) -> Path:
-    """Copy ``runs`` into the baseline ``name``, completely or not at all."""
+    """Copy runs into a baseline, completely or not at all."""
     place = FOLDER / _checked(name)
     if place.is_symlink() or (place.exists() and not force):
         next_step = "add --force to overwrite it, or choose another name"

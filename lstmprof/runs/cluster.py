@@ -1,8 +1,7 @@
 """Use a dask.distributed cluster as a ``concurrent.futures.Executor``.
 
-The cluster is checked before any task is sent to it: the scheduler must answer, and all workers
-must have this version of lstmprof. Source: https://distributed.dask.org/en/stable/api.html
-(``Client.get_executor``), https://distributed.dask.org/en/stable/killed.html (workers that die).
+Sources: https://distributed.dask.org/en/stable/api.html (``Client.get_executor``),
+https://distributed.dask.org/en/stable/killed.html (workers that die).
 """
 
 from __future__ import annotations
@@ -27,15 +26,14 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 _Made = TypeVar("_Made")
 
-#: Seconds within which the dask scheduler must answer (``_ANSWER_S``), and within which at least
-#: one worker must appear (``_WORKERS_S``).
+#: Seconds within which the scheduler must answer, and a worker must appear.
 _ANSWER_S = 5
 _WORKERS_S = 30
 
 
 @dataclass
 class Cluster:
-    """A cluster whose scheduler answered and had workers when this object was made."""
+    """A cluster whose scheduler has answered and has workers."""
 
     address: str
     client: Client
@@ -43,12 +41,12 @@ class Cluster:
 
     @property
     def count(self) -> int:
-        """Return the number of tasks that the workers can run at the same time."""
+        """Return how many tasks the workers can run at once."""
         return sum(_workers(self.client, self.address).values())
 
     @contextmanager
     def executor(self) -> Iterator[Executor]:
-        """Yield an executor; unfinished tasks are cancelled at the end of the block."""
+        """Yield an executor; cancel unfinished tasks at the end."""
         executor = _Releasing(self.client)
         try:
             yield executor
@@ -57,11 +55,7 @@ class Cluster:
                 executor.shutdown(wait=False)
 
     def check(self) -> None:
-        """Check that the cluster can still return results.
-
-        Raises:
-            LstmprofError: the scheduler has ended, or has had no workers for ``_WORKERS_S``.
-        """
+        """Raise LstmprofError if the cluster can no longer return results."""
         if _workers(self.client, self.address):
             self._contact_s = time.monotonic()
         elif time.monotonic() - self._contact_s > _WORKERS_S:
@@ -73,20 +67,20 @@ class Cluster:
 
 
 class _Releasing(Executor):
-    """An executor that releases finished futures, so that a cluster does not keep results."""
+    """Releases finished futures, so that a cluster does not keep results."""
 
     def __init__(self, client: Client) -> None:
         self._executor = client.get_executor(pure=False)
 
     def submit(self, fn: Callable[..., _Made], /, *args: Any, **kwargs: Any) -> Future[_Made]:
-        """Run ``fn`` on a worker, and return the future of its result."""
+        """Run a call on a worker."""
         outcome: Future[_Made] = Future()
         remote = self._executor.submit(fn, *args, **kwargs)
         remote.add_done_callback(functools.partial(_copy, outcome))
         return outcome
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for unfinished tasks; cancel them if not ``wait``, or if ``cancel_futures``."""
+        """Wait for unfinished tasks, or cancel them."""
         self._executor.shutdown(wait=wait and not cancel_futures)
 
 
@@ -101,7 +95,7 @@ def _copy(outcome: Future[_Made], done: Future[_Made]) -> None:
 
 
 def killed_worker() -> type[Exception]:
-    """Return the type of exception that dask raises if the workers of a task died too often."""
+    """Return dask's exception for a task whose workers died too often."""
     from distributed import KilledWorker
 
     error: type[Exception] = KilledWorker
@@ -110,13 +104,7 @@ def killed_worker() -> type[Exception]:
 
 @contextmanager
 def cluster(address: str, progress: Progress) -> Iterator[Cluster]:
-    """Yield the cluster whose scheduler is at ``address``.
-
-    Raises:
-        UsageError: the address is not valid.
-        LstmprofError: distributed is not installed, no scheduler answers, no worker appears, or a
-            worker has another version of lstmprof.
-    """
+    """Yield the cluster of a scheduler, after checking that its workers have this lstmprof."""
     with _client(address, progress) as client:
         if not _workers(client, address):
             progress(f"{address}: waiting up to {_WORKERS_S} s for workers")
@@ -178,17 +166,16 @@ def _unlogged(logger: str) -> Iterator[None]:
 
 
 def _workers(client: Client, address: str) -> dict[str, Any]:
-    """Return the number of threads of each worker, by the worker's address."""
+    """Return each worker's number of threads, by address."""
     try:
         threads: dict[str, Any] = client.nthreads()
-    # The type depends on the fault: OSError, TimeoutError, RuntimeError or ValueError.
+    # the fault may be OSError, TimeoutError, RuntimeError or ValueError
     except Exception as fault:
         raise scheduler_gone(address) from fault
     return threads
 
 
 def scheduler_gone(address: str) -> LstmprofError:
-    """Return the error for a scheduler that no longer answers."""
     return LstmprofError(
         f"{address}: the scheduler no longer answers",
         "start it, and run the command again; it skips finished profiles",
@@ -196,10 +183,7 @@ def scheduler_gone(address: str) -> LstmprofError:
 
 
 def other_version(worker: str, version: object, own: str) -> LstmprofError:
-    """Return the error for a ``worker`` that has another ``version`` of lstmprof than ``own``.
-
-    If ``version`` is no text but an exception, the worker has no lstmprof.
-    """
+    """Return the error for a worker with another version of lstmprof, or without lstmprof."""
     has = f"lstmprof {version}" if isinstance(version, str) else f"no lstmprof ({version})"
     return LstmprofError(
         f"worker {worker} has {has}, but this machine has {own}",

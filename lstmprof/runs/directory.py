@@ -24,19 +24,18 @@ from lstmprof.base.errors import CacheWarning, RunError, UsageError, next_step_o
 from lstmprof.base.scratch import left_by_ended_processes, made_temporary_folder, own_prefix, remove
 
 PARTIAL = ".partial-"
-#: Longest component of a path: NAME_MAX of Linux's file systems.
+#: Longest name in Linux's file systems (NAME_MAX).
 MOST_NAME_BYTES = 255
-#: lstmprof writes no cache to a disk with fewer free bytes than this.
+#: No cache is written to a disk with fewer free bytes.
 _LEAST_BYTES = 2**16
 #: Constants of linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 
 def cache_folder() -> Path:
-    """Return $LSTMPROF_CACHE if it is set, else lstmprof's folder in the user's cache folder.
+    """Return $LSTMPROF_CACHE, or else lstmprof's folder in the user's cache folder.
 
-    Return a temporary folder if another user could have written to it, because the cache has
-    scripts that go into reports, and interpreters that capture runs.
+    A folder that other users can write to is not used: the cache has scripts and interpreters.
     """
     chosen = os.environ.get("LSTMPROF_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or str(_home() / ".cache")
@@ -46,32 +45,32 @@ def cache_folder() -> Path:
 
 
 def _untrusted(folder: Path) -> str | None:
-    """Return the reason if other users can write files to ``folder``, else None."""
+    """Say why other users can write to ``folder``; None if they cannot."""
     try:
         facts = folder.stat()
     except (OSError, ValueError):
-        return None  # the folder does not exist, or cannot be used
+        return None  # missing or unusable
     if hasattr(os, "geteuid") and facts.st_uid not in (0, os.geteuid()):
         return "it belongs to another user"
     return "every user can write to it" if facts.st_mode & stat.S_IWOTH else None
 
 
 def _home() -> Path:
-    """Return the home folder, or a path that does not exist if the user has none (containers)."""
+    """Return the home folder; one that does not exist if the user has none (containers)."""
     try:
         return Path.home()
     except RuntimeError:
-        return Path("/nonexistent")  # the home folder of users without one in Debian
+        return Path("/nonexistent")  # Debian's home folder of users without one
 
 
 def usable_cache(cache: Path) -> Path:
-    """Return ``cache``; if it cannot be written, warn and return a temporary folder."""
+    """Return the cache; if it cannot be written, warn and return a temporary folder."""
     fault = unwritable(cache)
     return cache if fault is None else instead_of(cache, fault)
 
 
 def unwritable(folder: Path) -> str | None:
-    """Return the reason if ``folder`` cannot be written, else None; create a missing folder."""
+    """Say why ``folder``, made if missing, cannot be written; None if it can."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
@@ -83,7 +82,7 @@ def unwritable(folder: Path) -> str | None:
 
 @lru_cache(maxsize=None)
 def instead_of(cache: Path, fault: str) -> Path:
-    """Warn with the reason ``fault``, and return this process's temporary folder for results."""
+    """Warn that the cache is not used; return this process's temporary folder instead."""
     folder = made_temporary_folder()
     atexit.register(remove, folder)
     warnings.warn(
@@ -96,10 +95,9 @@ def instead_of(cache: Path, fault: str) -> Path:
 
 
 def check_name(out: Path, name: str, *, force: bool = False) -> None:
-    """Check that a run called ``name`` may be written to ``out``.
+    """Check that a run of this name may be written to ``out``.
 
     Raises:
-        UsageError: ``name`` is not a single visible path component.
         RunError: the run exists and ``force`` is False.
     """
     if not name or name != Path(name).name or name.startswith("."):
@@ -117,7 +115,7 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
 
 
 def _check_place(place: Path, *, force: bool) -> None:
-    """Check that a run may be written to ``place``; without ``force``, nothing may be there."""
+    """Check that a run may be written to ``place``, over another one only with ``force``."""
     if not place.exists():
         return
     if not force:
@@ -144,10 +142,10 @@ def _write_error(out: Path, text: str, fault: OSError) -> RunError:
 
 @contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder in ``out``, which is never taken for a run; remove it at the end."""
+    """Yield a temporary folder in ``out``, which is never taken for a run."""
     try:
         str(out).encode()
-    except UnicodeEncodeError as fault:  # Parquet's library cannot write to such a path
+    except UnicodeEncodeError as fault:  # Parquet's library cannot write there
         raise RunError(
             f"{out}: cannot be written to (its name is not UTF-8)", "rename it"
         ) from fault
@@ -156,7 +154,7 @@ def staging(out: Path) -> Iterator[Path]:
         sweep(out)
     except OSError as fault:
         raise _write_error(out, f"{out}: cannot be written", fault) from fault
-    # The name is chosen before the folder is made, so that a signal in between leaves no folder.
+    # Choose the name before making the folder, so that a signal in between leaves no folder.
     partial, maker = out / f"{own_prefix(PARTIAL)}{os.urandom(4).hex()}", os.getpid()
     try:
         try:
@@ -171,12 +169,9 @@ def staging(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder for the content of the run ``name``.
-
-    At the end of the block, the folder becomes the run; after an error, it is removed.
+    """Yield a temporary folder, which becomes the run ``name`` if the block succeeds.
 
     Raises:
-        UsageError: ``name`` is not a single visible path component.
         RunError: the run exists and ``force`` is False, or ``out`` cannot be written.
     """
     check_name(out, name, force=force)
@@ -191,16 +186,13 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
 
 
 def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
-    """Rename the folder ``content`` to ``place``; with ``force``, replace an older run."""
+    """Rename a folder; replace an older run with ``force``."""
     _check_place(place, force=force)  # another process may have been faster
     put(content, place, replaced, force=force)
 
 
 def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> None:
-    """Rename the folder ``content`` to ``place``; with ``force``, replace a folder there.
-
-    If the two folders cannot be exchanged, the old one is moved to ``replaced``.
-    """
+    """Rename a folder; with ``force``, replace an older one."""
     try:
         if _moved(content, place):
             return
@@ -215,7 +207,7 @@ def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> No
 
 
 def _moved(content: Path, place: Path) -> bool:
-    """Rename ``content`` to ``place`` unless ``place`` exists; return whether it was renamed."""
+    """Rename a folder unless ``place`` exists; return whether that worked."""
     try:
         if not place.exists():
             content.rename(place)
@@ -227,7 +219,7 @@ def _moved(content: Path, place: Path) -> bool:
 
 
 def _exchanged(first: Path, second: Path) -> bool:
-    """Exchange two names atomically; return False if the system cannot. Source: rename(2)."""
+    """Exchange two names atomically, if the system can. Source: rename(2)."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     names = [os.fsencode(path.absolute()) for path in (first, second)]
     if rename is None:
@@ -248,10 +240,7 @@ def _replace_by_renames(content: Path, place: Path, replaced: Path) -> None:
 
 
 def sweep(out: Path) -> None:
-    """Remove the temporary folders of killed processes in ``out``.
-
-    A run that such a process was replacing is restored.
-    """
+    """Remove the temporary folders of killed processes; restore runs that they were replacing."""
     for partial in left_by_ended_processes(out, PARTIAL):
         for old in (partial / "replaced").glob("*"):
             with suppress(OSError):  # another process has already restored it

@@ -1,9 +1,8 @@
 """run.json as typed records, and the columns of timings.parquet and samples.parquet.
 
 Each field states its meaning and when it is null; the ending of its name states the unit.
-docs/tables.md and the SQL table ``runs`` are made from these descriptions. A field is an SQL column
-of the same name, or of another name if a table already has a column of that name. A field with
-several values (a list, versions by package) is JSON text in SQL.
+docs/tables.md and the SQL table ``runs`` are made from this. A field with several values is JSON
+text in SQL.
 """
 
 from typing import Annotated, Any, TypeAlias
@@ -16,13 +15,11 @@ from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import Column
 
-MADE_ELSEWHERE = (
-    "the run is an ingested profile, or a run of your own code in which the value was not found"
-)
-UNREAD = "the machine did not report it, or the run is an ingested profile"
-NO_GPU = "no GPU was used, NVML did not report it, or the run is an ingested profile"
+MADE_ELSEWHERE = "the run does not record it"
+UNREAD = "the run does not record it"
+NO_GPU = "no GPU, or NVML does not report it"
 NOT_MEASURED = "it was not measured"
-OLDER = "the machine did not report it, or an older lstmprof wrote the run"
+OLDER = "the machine does not report it"
 FOREIGN = "another program wrote the run"
 NEVER = ""
 
@@ -39,12 +36,12 @@ Variables: TypeAlias = dict[str, str] | None
 
 
 def fact(meaning: str, null_when: str = MADE_ELSEWHERE, column: str = "") -> msgspec.Meta:
-    """Return the description of a field of run.json; ``column`` is its SQL name if different."""
+    """Describe a field of run.json; ``column`` is its SQL name if different."""
     return msgspec.Meta(description=meaning, extra={"null_when": null_when, "column": column})
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of run.json; unknown fields, which a later version may write, are ignored."""
+    """A part of run.json; fields of later versions are ignored."""
 
 
 #: ``WorkloadInfo.loss`` → its name for users.
@@ -52,7 +49,7 @@ _LOSS_WORDS = {"ce": "cross-entropy", "ctc": "CTC", "mse": "mean-squared-error"}
 
 
 class WorkloadInfo(Record, frozen=True):
-    """The network and the data of a run, with the fields of ``workloads.Workload``."""
+    """The network and the data of a run, as in ``workloads.Workload``."""
 
     name: Annotated[Text, fact("name of the network", column="workload")] = None
     layers: Annotated[Int, fact("number of recurrent layers")] = None
@@ -69,7 +66,7 @@ class WorkloadInfo(Record, frozen=True):
         Text, fact("loss: ce (cross-entropy), ctc, mse, or mean (of outputs)", column="loss_kind")
     ] = None
     each_step: Annotated[
-        Flag, fact("whether the loss (ce or mse) uses every time step, not only the last one")
+        Flag, fact("whether the loss uses every time step, not only the last one")
     ] = None
     labels: Annotated[Int, fact("number of labels per CTC target", "the loss is not CTC")] = None
     shortest: Annotated[
@@ -86,14 +83,14 @@ class WorkloadInfo(Record, frozen=True):
 
     @property
     def words(self) -> int | None:
-        """Return the number of tokens per batch, with padding; None if unknown or not tokens."""
+        """Return the number of tokens per batch, with padding."""
         if not self.vocabulary or self.batch is None or self.time_steps is None:
             return None
         return self.batch * self.time_steps
 
     @property
     def sizes(self) -> str:
-        """Return the known sizes of network and inputs, and the loss, as text for users."""
+        """Describe the network, its inputs and the loss for users."""
         layer = " bidirectional layer" if self.bidirectional else " layer"
         plural = "" if self.layers == 1 else "s"
         parts = (
@@ -134,14 +131,11 @@ class Peaks(Record, frozen=True):
 class ScriptLine(Record, frozen=True):
     """A line or function of the user's code, outside a framework, in which steps spend time.
 
-    ``share`` is the line's share of the sampled time, and ``ns`` its time per sampled step.
-    ``call`` is the function that the line calls. If ``call`` is None, the line only waits, or the
-    entry is about all of ``function``, which calls no framework. ``file`` is None for the garbage
-    collector.
-
-    ``waits_ns`` is the part of ``ns`` in which the thread was blocked by something other than a
-    framework; None if unknown. ``beside`` is True for a line that a framework calls in another
-    thread while the steps run, such as a generator of tf.data.
+    ``ns`` is its time per sampled step, ``waits_ns`` the part in which something other than a
+    framework blocked the thread. ``call`` is the function that the line calls; None if it only
+    waits, or if the entry is about all of ``function``. ``file`` is None for the garbage collector.
+    ``beside`` is True if a framework calls the line in another thread, such as a generator of
+    tf.data.
     """
 
     file: Text = None
@@ -155,7 +149,7 @@ class ScriptLine(Record, frozen=True):
 
 
 class ScriptTree(Record, frozen=True):
-    """A function of the user's code that visits trees: one call of it makes several calls of it.
+    """A function of the user's code that calls itself several times, such as for a tree.
 
     ``ns`` is the time per sampled step, with the functions that it calls.
     """
@@ -167,17 +161,14 @@ class ScriptTree(Record, frozen=True):
 
 
 class Recompiled(Record, frozen=True):
-    """A compiled function of a script that was compiled again, and the last change that caused it.
+    """A compiled function that was compiled again, and the last change that caused it.
 
     ``times`` counts the compilations after the first one. ``changed`` is ``function`` if the script
-    created the function anew. Otherwise it is what changed in the argument ``argument``: ``shape``,
-    ``dtype``, ``value`` (of a Python object) or ``structure`` (number of arrays). ``before`` and
-    ``after`` are the texts of the shape, dtype or value.
-
-    For torch.compile, ``argument`` may be any expression, and ``changed`` may also be ``size``,
-    ``stride``, ``rank``, ``length``, ``type``, ``object`` or ``guard``: any other condition, with
-    its text in ``before``. PyTorch often reports no ``after``. ``limit`` is the number of versions
-    after which torch.compile gave up, and None if it did not.
+    created the function anew, or what changed in ``argument``: ``shape``, ``dtype``, ``value`` or
+    ``structure`` (number of arrays). For torch.compile, ``argument`` may be any expression, and
+    ``changed`` also ``size``, ``stride``, ``rank``, ``length``, ``type``, ``object`` or ``guard``
+    (another condition, in ``before``). PyTorch often reports no ``after``. torch.compile gives up
+    after ``limit`` versions.
     """
 
     function: Text = None
@@ -190,11 +181,10 @@ class Recompiled(Record, frozen=True):
 
 
 class ThreadTime(Record, frozen=True):
-    """The CPU time of one thread in the timed iterations of a round (``worker.machine.usage``).
+    """The CPU time of one thread in the timed iterations of a round.
 
-    ``waited_ns`` is the time in which the thread was ready but had no CPU. ``main`` is True for the
-    thread that calls the steps. ``cpus`` are the CPUs that the thread may use, such as ``0-1,4``. A
-    field is None if unknown.
+    In ``waited_ns`` the thread was ready but had no CPU. ``main`` is the thread that calls the
+    steps. ``cpus`` are those that it may use, such as ``0-1,4``.
     """
 
     round: Int = None
@@ -208,11 +198,9 @@ class ThreadTime(Record, frozen=True):
 class RecordingInfo(Record, frozen=True):
     """The CPU time that the profiler needs to record one event, measured with trivial calls.
 
-    ``event_ns`` is the time per event with the profiler on, minus the time with the profiler off.
-    ``event_before_ns`` of this time passes before the recorded start, ``event_inside_ns`` between
-    recorded start and end, and the remaining time after the end. ``range_ns`` is the same for a
-    range of the capture itself. ``*_error_ns`` is half of the interquartile range of the repeats. A
-    field is None if unknown.
+    ``event_before_ns`` of it passes before the event's recorded start, ``event_inside_ns`` between
+    start and end, the rest after the end. ``range_ns`` is about a range of the capture.
+    ``*_error_ns`` is half of the interquartile range of the repeats.
     """
 
     event_ns: Real = None
@@ -226,7 +214,7 @@ class RecordingInfo(Record, frozen=True):
 
 
 class Sampling(Record, frozen=True):
-    """Facts about the steps of a round that a sampler observed, or the reason why it did not."""
+    """What a sampler observed in a round, or why it did not run."""
 
     sampler: Annotated[Text, fact("py-spy or perf", NEVER)] = None
     version: Annotated[Text, fact("version of the sampler", "it did not run")] = None
@@ -236,8 +224,8 @@ class Sampling(Record, frozen=True):
     reason: Annotated[Text, fact("why the sampler did not run", "the sampler ran")] = None
 
 
-_NO_SUCH_SETTING = "the framework has no such setting, or the run is an ingested profile"
-_UNCOUNTED = "the CPU's counters cannot be read (counters_reason says why)"
+_NO_SUCH_SETTING = "the framework has no such setting"
+_UNCOUNTED = "the CPU's counters cannot be read"
 
 
 class Settings(Record, frozen=True):
@@ -251,7 +239,7 @@ class Settings(Record, frozen=True):
         Flag, fact("whether only deterministic algorithms were allowed", _NO_SUCH_SETTING)
     ] = None
     cudnn_deterministic: Annotated[
-        Flag, fact("whether only deterministic algorithms of cuDNN were allowed", _NO_SUCH_SETTING)
+        Flag, fact("whether cuDNN could use only deterministic algorithms", _NO_SUCH_SETTING)
     ] = None
     cudnn_benchmark: Annotated[
         Flag, fact("whether cuDNN chose its algorithms by benchmarks", _NO_SUCH_SETTING)
@@ -272,8 +260,8 @@ class Settings(Record, frozen=True):
     framework_denormals: Annotated[
         Text,
         fact(
-            "what ops of the framework did with denormal numbers: flushed, kept, or both",
-            "the run did not use a CPU, or it is an ingested profile",
+            "what ops do with denormal numbers: flushed, kept or both",
+            "the run did not use a CPU",
         ),
     ] = None
     flush_to_zero: Annotated[
@@ -314,8 +302,8 @@ class Counters(Record, frozen=True):
     fp_assists: Annotated[
         Int,
         fact(
-            "number of microcode assists of arithmetic, mostly for denormal numbers",
-            f"{_UNCOUNTED}, or the CPU has no known counter for it",
+            "number of microcode assists, mostly for denormal numbers",
+            _UNCOUNTED,
         ),
     ] = None
     reason: Annotated[
@@ -325,14 +313,11 @@ class Counters(Record, frozen=True):
 
 
 _CAPTURED = "the run is a capture"
-_BUILT_IN = "the implementation is built in, or the run is an ingested profile"
+_BUILT_IN = "the implementation is built in"
 
 
 class RunInfo(Record, frozen=True):
-    """The facts of run.json; docs/tables.md describes the fields.
-
-    A field is None if the run does not record it.
-    """
+    """The content of run.json; a field is None if the run does not record it."""
 
     name: Annotated[str, fact("name of the run", NEVER, column="run")] = ""
     source: Annotated[
@@ -349,14 +334,13 @@ class RunInfo(Record, frozen=True):
     )
     implementation: Annotated[Text, fact("name of the implementation (lstmprof list)")] = None
     implementation_file: Annotated[
-        Text, fact("your file and the function in it that builds the network", _BUILT_IN)
+        Text, fact("your file, and its function that builds the network", _BUILT_IN)
     ] = None
     implementation_sha256: Annotated[Text, fact("SHA-256 of implementation_file", _BUILT_IN)] = None
     agrees_with_reference: Annotated[
         Flag,
         fact(
-            "whether the results of implementation_file agreed with the float64 reference "
-            "before timing; false if the file has no load()",
+            "whether implementation_file agreed with the float64 reference; false without load()",
             _BUILT_IN,
         ),
     ] = None
@@ -383,7 +367,7 @@ class RunInfo(Record, frozen=True):
     turn_with: Annotated[
         Texts,
         fact(
-            "other runs that were timed in turns with this run, so that one run computed at a time",
+            "runs that took turns with this run while they were timed",
             "the run was not timed in turns with other runs",
         ),
     ] = None
@@ -398,8 +382,7 @@ class RunInfo(Record, frozen=True):
     backend: Annotated[
         Text,
         fact(
-            "what computes the step inside the framework, such as the compiler (PyTensor, Theano), "
-            "the algorithm (cuDNN called directly) or the device (OpenVINO)",
+            "compiler, algorithm or device that the framework uses, such as PyTensor's compiler",
             "the framework has no such setting",
         ),
     ] = None
@@ -424,7 +407,7 @@ class RunInfo(Record, frozen=True):
     started_at: Annotated[Text, fact("start of the process, ISO 8601")] = None
     ended_at: Annotated[Text, fact("end of the process, ISO 8601")] = None
     compile_ns: Annotated[
-        Int, fact("length of the first step of the process, which includes compilation")
+        Int, fact("length of the first step of the process, with compilation")
     ] = None
     timing_wall_ns: Annotated[Int, fact("wall time of all timed iterations")] = None
     timing_cpu_ns: Annotated[Int, fact("CPU time of all timed iterations", UNREAD)] = None
@@ -435,36 +418,35 @@ class RunInfo(Record, frozen=True):
         Int, fact("number of page faults with a disk read in the timed iterations", UNREAD)
     ] = None
     timing_preemptions: Annotated[
-        Int, fact("number of involuntary context switches in the timed iterations", UNREAD)
+        Int, fact("involuntary context switches in the timed iterations", UNREAD)
     ] = None
     timing_voluntary_switches: Annotated[
-        Int, fact("number of voluntary context switches in the timed iterations", UNREAD)
+        Int, fact("voluntary context switches in the timed iterations", UNREAD)
     ] = None
     timing_threads: Annotated[
         tuple[ThreadTime, ...] | None,
         fact(
-            "for each round (process) of the capture: the busiest threads, with their CPU time in "
-            "the timed iterations, including the time to read the loss",
+            "for each round: the busiest threads, with their CPU time",
             UNREAD,
         ),
     ] = None
     profiled_rounds: Annotated[
         Ints,
-        fact("for each profiled step, in the order of events.parquet: number of its round", UNREAD),
+        fact("number of the round of each profiled step", UNREAD),
     ] = None
     profiled_wall_ns: Annotated[Ints, fact("wall time of each profiled step")] = None
     profiled_cpu_ns: Annotated[Ints, fact("CPU time of each profiled step", UNREAD)] = None
     profiled_page_faults: Annotated[
-        Ints, fact("number of page faults without a disk read in each profiled step", UNREAD)
+        Ints, fact("page faults without a disk read in each profiled step", UNREAD)
     ] = None
     profiled_major_faults: Annotated[
-        Ints, fact("number of page faults with a disk read in each profiled step", UNREAD)
+        Ints, fact("page faults with a disk read in each profiled step", UNREAD)
     ] = None
     profiled_preemptions: Annotated[
-        Ints, fact("number of involuntary context switches in each profiled step", UNREAD)
+        Ints, fact("involuntary context switches in each profiled step", UNREAD)
     ] = None
     profiled_voluntary_switches: Annotated[
-        Ints, fact("number of voluntary context switches in each profiled step", UNREAD)
+        Ints, fact("voluntary context switches in each profiled step", UNREAD)
     ] = None
     counters: Counters = Counters()
     cpu_clock_mhz: Annotated[
@@ -473,8 +455,8 @@ class RunInfo(Record, frozen=True):
     padding: Annotated[
         Text,
         fact(
-            "end at which the masked sequences of a Keras model were padded: front or behind",
-            "lstmprof run saw no masked sequences",
+            "end at which a Keras model's sequences were padded: front or behind",
+            "there are no masked sequences",
         ),
     ] = None
     sampling: Annotated[
@@ -487,57 +469,51 @@ class RunInfo(Record, frozen=True):
     script_lines: Annotated[
         tuple[ScriptLine, ...] | None,
         fact(
-            "lines of your script that took 5 % or more of the time of a few sampled steps, "
-            "without time inside a framework, and how long each line waited; lstmprof samples "
-            "these steps after the timed steps",
-            "the steps run no code of yours, or the training ended before these steps",
+            "lines of your script that take 5 % or more of a step",
+            "the steps were not sampled",
         ),
     ] = None
     script_tree: Annotated[
         ScriptTree | None,
         fact(
-            "recursive function of your script, and the time of this function per sampled step; "
-            "one call makes several recursive calls, as when a function visits a tree",
-            "the samples show no such function, or the training ended before these steps",
+            "recursive function of your script (it visits a tree), with its time per step",
+            "there is no such function",
         ),
     ] = None
     recompiled: Annotated[
         tuple[Recompiled, ...] | None,
         fact(
-            "functions under jax.jit, tf.function or torch.compile that your script compiled "
-            "more than once, and what had changed before the last compilation",
+            "functions that were compiled again, and what had changed",
             "lstmprof saw none",
         ),
     ] = None
     timing_cpu_energy_j: Annotated[
         Real,
         fact(
-            "energy of the CPU packages over the timed iterations of the first round (RAPL)",
-            f"other runs took turns with the run, or {UNREAD}",
+            "energy of the CPUs in the timed iterations of the first round (RAPL)",
+            f"several runs were timed in turns, or {UNREAD}",
         ),
     ] = None
     timing_gpu_energy_j: Annotated[
         Real,
         fact(
-            "energy of the GPU over the timed iterations of the first round (NVML)",
-            f"the iterations took less than 1 s, MIG divides the GPU, or {NO_GPU}",
+            "energy of the GPU in the timed iterations of the first round (NVML)",
+            f"{NO_GPU}, or they took less than 1 s",
         ),
     ] = None
     gpu_sm_clock_mhz: Annotated[
         Int,
         fact(
-            "clock rate of the GPU's multiprocessors after the timed iterations of the first round",
+            "clock of the GPU's multiprocessors after the timed iterations",
             NO_GPU,
         ),
     ] = None
     gpu_memory_clock_mhz: Annotated[
         Int,
-        fact(
-            "clock rate of the GPU's memory after the timed iterations of the first round", NO_GPU
-        ),
+        fact("clock of the GPU's memory after the timed iterations", NO_GPU),
     ] = None
     gpu_temperature_c: Annotated[
-        Int, fact("temperature of the GPU after the timed iterations of the first round", NO_GPU)
+        Int, fact("temperature of the GPU after the timed iterations", NO_GPU)
     ] = None
     gpu_throttle_reasons: Annotated[Texts, fact("reasons why the GPU was throttled", NO_GPU)] = None
     peak_memory_bytes: Annotated[
@@ -559,10 +535,8 @@ class RunInfo(Record, frozen=True):
     shapes_cost: Annotated[
         Real,
         fact(
-            "by which share a step becomes longer if shapes are recorded (0.05: 5 %), measured "
-            "before the profile. If it is above 0.05, lstmprof records shapes only if the code "
-            "uses torch.compile",
-            "it was not measured: lstmprof measures it only for your own PyTorch code",
+            "by which share recording of shapes makes a step longer (0.05: 5 %)",
+            "the run is not of your own PyTorch code",
         ),
     ] = None
     nvtx: Annotated[Flag, fact("whether phases were also recorded as NVTX ranges", UNREAD)] = None
@@ -603,8 +577,8 @@ class RunInfo(Record, frozen=True):
     recorded: Annotated[
         tuple[Recorded, ...] | None,
         fact(
-            "for each rank: number of events of each sort in the profile",
-            f"{FOREIGN}, or an older lstmprof",
+            "number of events of each sort, for each rank",
+            FOREIGN,
         ),
     ] = None
     links: Annotated[
@@ -616,11 +590,11 @@ class RunInfo(Record, frozen=True):
 
     @property
     def called(self) -> str:
-        """Return the implementation and the label of the run; empty if both are unknown."""
+        """Return the implementation and label of the run; empty if unknown."""
         return f"{self.implementation or ''} {self.label or ''}".strip()
 
     def thread_names(self, rank: int | None) -> dict[str, str]:
-        """Return thread id -> name of the host threads of ``rank``; empty if not recorded."""
+        """Return the names of a rank's host threads by thread id."""
         metadata = self.profile_metadata or {}
         ranks = metadata.get("ranks")
         rank_metadata = ranks.get(str(rank), metadata) if isinstance(ranks, dict) else metadata
@@ -638,9 +612,8 @@ ITERATIONS = (
     Column.flag("warmup", "whether the iteration is warm-up, which statistics ignore"),
     Column.integer(
         "turn",
-        "number of the turn, from 0 in each round, if several runs were timed in turns. Turns of "
-        "different runs with the same number follow each other directly",
-        "the iteration is warm-up, or the run was not timed in turns with other runs",
+        "number of the turn in the round, if several runs were timed in turns",
+        "the run was not timed in turns, or the iteration is warm-up",
     ),
     Column.flag("after_profile", "whether the iteration ran after the profile of its round", OLDER),
     Column.integer(
@@ -654,35 +627,31 @@ ITERATIONS = (
     ),
     Column.integer(
         "cpu_ns",
-        "CPU time of all threads of the process. The value is about 1 µs too high. It omits the "
-        "CPU time that other running threads used since their last clock tick",
+        "CPU time of all threads of the process",
         OLDER,
     ),
     Column.integer(
         "voluntary_switches",
-        "number of voluntary context switches: a thread of the process gave up its CPU to wait",
+        "number of voluntary context switches: a thread gave up its CPU to wait",
         OLDER,
     ),
     Column.integer(
         "preemptions",
-        "number of involuntary context switches: a thread of the process lost its CPU",
+        "number of involuntary context switches: a thread lost its CPU",
         OLDER,
     ),
     Column.integer("minor_faults", "number of page faults without a disk read", OLDER),
     Column.integer("major_faults", "number of page faults with a disk read", OLDER),
     Column.integer("thread_cpu_ns", "CPU time of the thread that ran the step", _OTHERS),
-    Column.integer(
-        "waited_ns", "time in which the thread that ran the step was ready but had no CPU", _OTHERS
-    ),
+    Column.integer("waited_ns", "time in which the step's thread waited for a CPU", _OTHERS),
     Column.integer(
         "others_waited_ns",
-        "sum of the times in which other threads of the process were ready but had no CPU",
+        "waits for a CPU of the process's other threads, summed",
         _OTHERS,
     ),
     Column.integer(
         "children_waited_ns",
-        "sum of the times in which processes that load data (multiprocessing) were ready but had "
-        "no CPU",
+        "waits for a CPU of the processes that load data, summed",
         _OTHERS,
     ),
     Column.real("loss", "loss of the step", "the step has no loss, or the run is of your own code"),
@@ -694,8 +663,7 @@ SAMPLES = (
     Column.text("thread", "name of the thread, as the sampler reports it"),
     Column.text(
         "part",
-        "part (as in the table ledger) to which the call stack belongs, such as gemm; or waiting, "
-        "compiled (code that XLA generated) or unknown",
+        "part of the step (see the table ledger) to which the call stack belongs",
     ),
     Column.text("rule", "name of the rule that decided the part"),
     Column.text("line", "innermost Python function and its line", "the stack has no Python frame"),

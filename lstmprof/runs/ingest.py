@@ -1,7 +1,7 @@
 """Make runs from raw profiles: find the files, read them, join the ranks of a job, annotate, write.
 
-A word is the user's argument: a file, a folder, a tar archive, or the URL of one of these
-(``formats.sources``). A group is the list of files that may become one run.
+A word is the user's argument: a file, a folder, a tar archive, or a URL (``formats.sources``). A
+group is the list of files that may become one run.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _DIGEST_DIGITS = 8
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
     """Return a unique run name for each group of files.
 
-    A single file gives its name. Files of one folder give what their names have in common, and
-    files of several folders give the name of the innermost folder that contains them.
+    Files of one folder give what their names have in common, files of several folders the name of
+    the folder around them.
     """
     if len(groups) == 1 and len(groups[0]) > 1:
         return [_fitting(profile_name(word))]
@@ -76,10 +76,7 @@ def _shared(names: Sequence[str]) -> list[bool]:
 
 
 def _fitting(name: str, place: str = "") -> str:
-    """Return ``name``; if it is too long, cut it and add a digest.
-
-    If ``place`` is not empty, always add a digest, of ``place`` and ``name``.
-    """
+    """Shorten a name that is too long, with a digest; add a digest of ``place`` if it is given."""
     if not place and len(name.encode()) <= MOST_NAME_BYTES:
         return name
     digest = hashlib.sha256(f"{place}|{name}".encode(errors="surrogateescape")).hexdigest()
@@ -103,7 +100,7 @@ def _common_name(group: Sequence[Source]) -> str:
     return prefix or _folder_name(group) or "profile"
 
 
-#: Messages name at most this many missing files of a job.
+#: Messages name at most this many missing files.
 _MOST_NAMED = 8
 _Error = TypeVar("_Error", bound=LstmprofError)
 
@@ -112,9 +109,8 @@ _Error = TypeVar("_Error", bound=LstmprofError)
 class Ingested:
     """The result of ingesting some files.
 
-    ``runs`` are new runs. ``errors`` are the errors of unreadable files, ``foreign`` the errors of
-    files that are not profiles. ``made_before`` are runs that were made from the same files before.
-    ``read`` are profiles that must still be joined. A run at a URL is a ``RemoteRun``.
+    ``errors`` are about unreadable files, ``foreign`` about files that are no profiles.
+    ``made_before`` are runs of the same files. ``read`` are profiles that must still be joined.
     """
 
     runs: list[Run | RemoteRun] = field(default_factory=list)
@@ -124,7 +120,6 @@ class Ingested:
     read: list[Read] = field(default_factory=list)
 
     def __add__(self, other: Ingested) -> Ingested:
-        """Return the result with the runs, errors and profiles of both."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Ingested(*(ours + theirs for ours, theirs in pairs))
 
@@ -140,15 +135,10 @@ def ingest_profiles(
     force: bool = False,
     step_range: str | None = None,
 ) -> Ingested:
-    """Make runs in ``out`` from the raw profiles at ``word``; the profiles are not changed.
+    """Make runs in ``out``, a folder or URL, from the raw profiles at ``word``.
 
-    The files of the ranks of one job become one run. ``out`` is a folder or its URL. ``step_range``
-    is a regular expression: host ranges with a matching name are the steps. If a file is
-    unreadable, the others are still read.
-
-    Raises:
-        ProfileError: ``word`` contains no possible profile.
-        UsageError: ``name`` is given and ``word`` means several runs.
+    The ranks of one job become one run. Host ranges whose names match ``step_range`` are the steps.
+    If a file is unreadable, the others are still read.
     """
     done = NOTHING
     place = remote.path_or_url(out)
@@ -159,10 +149,7 @@ def ingest_profiles(
 
 @dataclass(frozen=True)
 class Task:
-    """The files ``group``, which may become one run called ``name`` in ``out`` (a folder or a URL).
-
-    ``command`` is the user's command line, even if the task runs in another process.
-    """
+    """Files that may become one run called ``name`` in ``out``, a folder or URL."""
 
     group: Sequence[Source]
     name: str
@@ -178,18 +165,15 @@ class Task:
 
     @property
     def file_bytes(self) -> int:
-        """Return the total size of the files in bytes; only local files count."""
+        """Return the total size of the local files."""
         return sum(_file_bytes(source) for source in self.group)
 
     def done(self) -> Ingested:
-        """Read the files, write the run or runs, and return the result."""
+        """Read the files, and write the run or runs."""
         return self.joined(map(read, self.group))
 
     def joined(self, parts: Iterable[Ingested]) -> Ingested:
-        """Write one run of all profiles in ``parts`` if they are the ranks of a job, else one each.
-
-        ``parts`` are results of ``read``, one per file.
-        """
+        """Write one run if the profiles are the ranks of a job, or else one each."""
         profiles, done, failed = ProfileCollection(), NOTHING, []
         for source, part in zip(self.group, parts, strict=True):
             errors = part.errors
@@ -206,7 +190,7 @@ class Task:
         return done
 
     def made_before(self) -> Ingested | None:
-        """Return the existing run of these files if they are unchanged; with ``force``, None."""
+        """Return the existing run of these files if they are unchanged."""
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None
@@ -217,13 +201,13 @@ class Task:
 
 
 def _file_bytes(source: Source) -> int:
-    """Return the size of a local file in bytes; 0 for files in archives or at URLs."""
+    """Return the size of a local file; 0 in archives and at URLs."""
     is_local = isinstance(source.label, Path) and source.label.is_file()
     return Path(source.label).stat().st_size if is_local else 0
 
 
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
-    """Return the run ``name`` in ``out``; None if it is missing, or damaged (reported later)."""
+    """Return the run, or None if it is missing or damaged (reported later)."""
     if isinstance(out, str):
         return remote.whole_run_at(f"{out}/{name}")
     try:
@@ -235,10 +219,7 @@ def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
 def tasks(
     word: Path | str, out: Path | str, *, name: str | None, force: bool, step_range: str | None
 ) -> list[Task]:
-    """Return one task for each run that the files at ``word`` can become.
-
-    Raises the same errors as ``ingest_profiles``.
-    """
+    """Return one task for each run that the files at ``word`` can become."""
     groups = [part for group in sources.groups(word) for part in _parts(group)]
     if name and len(groups) > 1:
         raise UsageError(
@@ -253,10 +234,10 @@ def tasks(
 
 
 def _parts(group: list[Source]) -> list[list[Source]]:
-    """Return ``[group]`` if its files may be ranks of one job, else one group per file.
+    """Return ``[group]`` if its files may be ranks of one job, or else one group per file.
 
-    The files are no job if a file shows its rank neither in a name nor in its content. Among the
-    files without a rank in a name, only the content of the smallest readable file is checked.
+    They may not if a file shows no rank, neither in a name nor in its content. Only the smallest
+    readable file without a rank in its name is read for that.
     """
     if len(group) < 2 or sources.are_hosts(group):
         return [group]
@@ -273,7 +254,7 @@ def _parts(group: list[Source]) -> list[list[Source]]:
 
 
 def read(source: Source, base: Path | None = None) -> Ingested:
-    """Read one file, and return its profile (with events in ``base``, if given) or its error."""
+    """Read one file: return its profile, with events on disk in ``base`` if given, or its error."""
     try:
         with border(source.label):
             profile = formats.read_raw(source.label, source.load)
@@ -285,10 +266,10 @@ def read(source: Source, base: Path | None = None) -> Ingested:
 
 
 def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = ()) -> Ingested:
-    """Write the run of the files ``members``, without files whose annotation fails.
+    """Write the run of some files, without files whose annotation fails.
 
-    If the files make no run together, each becomes a run of its own. ``missing`` are files of the
-    job that could not be read.
+    If the files make no run together, each becomes a run of its own. ``missing`` files of the job
+    could not be read.
     """
     errors: list[LstmprofError] = []
 
@@ -322,7 +303,7 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
 def _with_note_on_missing(
     profile: Profile, good: Sequence[Read], missing: Sequence[Source]
 ) -> Profile:
-    """Return ``profile`` with a note that names the ``missing`` files of the job."""
+    """Add a note that names the job's missing files."""
     if not missing or _ranks(good) is None:
         return profile
     names = [source.name for source in missing[:_MOST_NAMED]]
@@ -335,13 +316,13 @@ def _with_note_on_missing(
 
 
 def _bare(error: _Error) -> _Error:
-    """Return ``error`` without its traceback, which would keep the file's content in memory."""
+    """Drop the traceback, which would keep the file's content in memory."""
     error.__cause__ = error.__context__ = error.__traceback__ = None
     return error
 
 
 def _written(task: Task, profile: Profile) -> Run | RemoteRun:
-    """Write the run to ``task.out``; if this is a URL, write it to the cache and upload it."""
+    """Write the run to a folder, or upload it to a URL."""
     if isinstance(task.out, Path):
         return _written_to(task.out, task, profile)
     with staging(usable_cache(cache_folder()) / "uploads") as folder:
@@ -353,7 +334,7 @@ INGESTED = "ingest"
 
 
 def _written_to(out: Path, task: Task, profile: Profile) -> Run:
-    """Write the annotated ``profile`` as a run in ``out``."""
+    """Write an annotated profile as a run."""
 
     def written(stop: Event) -> None:
         write_events(folder, profile.events, profile.counters, stop)
@@ -379,10 +360,7 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
 
 
 def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]:
-    """Return fields of run.json (name -> value) about the run, its profile and its ``events``.
-
-    ``events`` have all derived columns. ``command`` is the command line of this process.
-    """
+    """Return fields of run.json about the run, its profile and its annotated events."""
     return {
         "name": name,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -402,7 +380,7 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
 
 
 def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]]:
-    """Return the name and the members (file, profile) of each run to make from ``members``."""
+    """Return (name, files) of each run to make."""
     if len(members) < 2:
         return [(name, members)] if members else []
     if _ranks(members):
@@ -416,11 +394,11 @@ def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]
 
 
 def _named(parts: Sequence[Sequence[Read]]) -> list[tuple[str, Sequence[Read]]]:
-    """Return each of the ``parts``, which become one run each, with the name of its run."""
+    """Name the runs, one per part."""
     names = run_names("", [[source for source, _ in part] for part in parts])
     return list(zip(names, parts, strict=True))
 
 
 def _ranks(members: Sequence[Read]) -> list[int] | None:
-    """Return the rank of each of ``members``, or None if they are not ranks of one job."""
+    """Return the rank of each file, or None if they are no job."""
     return sources.ranks_of([file for file, _ in members], [profile for _, profile in members])

@@ -1,8 +1,7 @@
 """Check the tables of a run before anything is computed from them, because runs are untrusted.
 
-The checks cover the types of columns, nulls, and the ids, durations and links of events; for
-example, no event may be its own ancestor. Events are checked batch by batch, to limit memory. A
-file that claims more rows or texts than its size allows is refused first.
+Types, nulls, ids, durations and links are checked batch by batch; for example, no event may be its
+own ancestor. A file that claims more rows or texts than its size allows is refused first.
 """
 
 from __future__ import annotations
@@ -23,22 +22,20 @@ from lstmprof.events.schema import COLUMNS, KINDS, SCHEMA
 from lstmprof.events.table import NONE
 from lstmprof.runs.metadata import AGAIN
 
-#: Columns of the events table with ids of other events.
+#: Columns with ids of other events.
 _LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
 _TIMES = ("start_ns", "dur_ns")
-#: Limit of times and durations in ns. The sum of two such times still fits into an int64.
+#: Limit of times and durations in ns; the sum of two still fits into an int64.
 MOST_NS = 2**62
-#: A file of any size may have ``FREE_ROWS`` rows. Each further row must take at least ``ROW_BYTES``
-#: of the file on average. In real files, rows take more: even repeated events of one step take 4.8
-#: bytes, because numbers are stored as differences.
+#: A file of any size may have ``FREE_ROWS`` rows; further rows take at least ``ROW_BYTES`` each. In
+#: real files, even repeated events of one step take 4.8 bytes.
 FREE_ROWS = 2**22
 ROW_BYTES = 1
-#: Like ``ROW_BYTES``, but for a row of counters.parquet. It is smaller, because only one batch of
-#: counters is in memory at a time. Rows of real counters take 3 bytes or more, evenly repeated rows
-#: 0.1.
+#: ``ROW_BYTES`` of counters.parquet, smaller because only one batch is in memory. Real rows take 3
+#: bytes or more, evenly repeated ones 0.1.
 COUNTER_BYTES = 0.01
-#: Most bytes of texts: ``FREE_TEXT_BYTES`` in a file of any size, or ``TEXT_RATIO`` times the
-#: file's size if that is more (in real runs at most twice the size). Chosen by hand.
+#: Most bytes of texts: ``FREE_TEXT_BYTES`` in any file, or ``TEXT_RATIO`` times its size if that is
+#: more (real runs: at most twice). Chosen by hand.
 FREE_TEXT_BYTES, TEXT_RATIO = 2**25, 200
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
@@ -58,7 +55,6 @@ def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
 
 
 def _serves(actual: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a column of the type ``actual`` can be read as ``wanted``."""
     if pa.types.is_dictionary(wanted) or wanted in _TEXTS:
         return (actual.value_type if pa.types.is_dictionary(actual) else actual) in _TEXTS
     if pa.types.is_integer(wanted):
@@ -67,14 +63,14 @@ def _serves(actual: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def check_nulls(path: Path, table: pa.Table, schema: pa.Schema) -> None:
-    """Check that columns that ``schema`` declares as never null contain no null."""
+    """Check that columns that are never null contain no null."""
     for field in schema:
         if not field.nullable and table.column(field.name).null_count:
             raise RunError(f"{path}: {_NULL.format(field.name)}", AGAIN)
 
 
 def check_counts(path: Path, table: pa.Table) -> None:
-    """Check that no integer in ``table`` is negative, or too large to sum over all rows."""
+    """Check that no integer is negative, or too large to sum over all rows."""
     for field in table.schema:
         if pa.types.is_integer(field.type):
             bounds = pc.min_max(table.column(field.name))
@@ -85,7 +81,7 @@ def check_counts(path: Path, table: pa.Table) -> None:
 
 
 def check_sums(table: str, *columns: Ints) -> None:
-    """Check that the sum of each of ``columns`` fits into an int64; messages name the ``table``."""
+    """Check that the sum of each column fits into an int64."""
     for values in columns:
         whole = float(values.sum(dtype=np.float64))
         if abs(whole) >= 2.0**63:
@@ -93,7 +89,7 @@ def check_sums(table: str, *columns: Ints) -> None:
 
 
 def check_texts(path: Path, table: pa.Table) -> None:
-    """Check that all texts are UTF-8, and that texts that lstmprof wrote are not too long."""
+    """Check that all texts are UTF-8, and that lstmprof's own texts are not too long."""
     for name in table.schema.names:
         for chunk in table.column(name).chunks:
             texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
@@ -109,7 +105,7 @@ def check_texts(path: Path, table: pa.Table) -> None:
 
 
 def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES) -> None:
-    """Check that ``file`` is large enough for the rows and texts that it claims to have."""
+    """Check that the file is large enough for its rows and texts."""
     rows, length = file.metadata.num_rows, path.stat().st_size
     if rows > FREE_ROWS + length / row_bytes:
         raise RunError(f"{path}: claims {rows} rows in {length} bytes", AGAIN)
@@ -122,7 +118,7 @@ def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES)
 
 
 def check_counters(path: Path, file: pq.ParquetFile) -> None:
-    """Check that the rows of counters.parquet satisfy all conditions that other code relies on."""
+    """Check the rows of counters.parquet."""
     for batch in file.iter_batches(_BATCH_ROWS):
         table = pa.Table.from_batches([batch])
         check_nulls(path, table, COUNTERS)
@@ -135,7 +131,7 @@ def check_counters(path: Path, file: pq.ParquetFile) -> None:
 
 
 def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = None) -> None:
-    """Check the rows of events.parquet; add them to ``gathered``, if it is given."""
+    """Check the rows of events.parquet; ``gathered`` gets them if given."""
     count = file.metadata.num_rows
     required = [field.name for field in SCHEMA if not field.nullable]
     columns = [*required, *(name for name in _LINKS if name in file.schema_arrow.names)]
@@ -148,7 +144,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
         fault = next(_faults(batch, first, count), None)
         if fault:
             raise RunError(f"{path}: {fault}", AGAIN)
-        # a circle of parents has a row whose parent is not an earlier row
+        # a circle of parents has a row whose parent comes later
         parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
         suspects.append(first + np.flatnonzero(parent >= np.arange(first, first + len(parent))))
         if gathered is not None:
@@ -161,7 +157,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
 
 
 def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
-    """Yield messages about faults in ``batch``, from row ``first`` of a table of ``count`` rows."""
+    """Yield the faults of a batch, from row ``first`` of a table of ``count`` rows."""
     for field in SCHEMA:
         if not field.nullable and batch.column(field.name).null_count:
             yield _NULL.format(field.name)
@@ -190,7 +186,7 @@ def _integers(batch: pa.RecordBatch, name: str) -> Ints:
 
 
 def _around_itself(file: pq.ParquetFile, rows: Ints) -> int | None:
-    """Return the first of ``rows`` whose chain of parents has no end; None if there is none."""
+    """Return the first of ``rows`` whose chain of parents has no end."""
     above = file.read(["parent_id"]).column(0).fill_null(NONE).to_numpy().astype(np.int64)
     ancestor = np.append(above, NONE)
     for _ in range(len(above).bit_length()):

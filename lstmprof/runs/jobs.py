@@ -1,8 +1,8 @@
 """Make runs from many raw profiles, in several processes or on a cluster, in input order.
 
-A task makes one run of a file, or of the files of the ranks of one job. A large job is divided into
-shares of one file each: a worker reads the file into sorted columns on disk, and this process joins
-them. If a process is killed (out of memory), only the profile that it was reading fails.
+A task makes one run of a file, or of the ranks of a job. A large job is divided into shares of one
+file each, which workers read and this process joins. If a process is killed (out of memory), only
+its current profile fails.
 """
 
 from __future__ import annotations
@@ -33,32 +33,29 @@ from lstmprof.runs.ingest import Ingested, Task, read, tasks
 
 @dataclass(frozen=True)
 class Share(Task):
-    """One file of a large job; a worker reads it into files in the folder ``base``.
-
-    All workers and this process must see the folder.
-    """
+    """One file of a large job; a worker reads it into ``base``, a folder that all workers see."""
 
     base: Path = field(kw_only=True)
 
     def done(self) -> Ingested:
-        """Read the file; return its profile, which is joined with others later, or its error."""
+        """Read the file; its profile is joined with others later."""
         self.base.mkdir(exist_ok=True)
         (source,) = self.group
         return read(source, self.base)
 
     def made_before(self) -> Ingested | None:
-        """Return None, because a share does not make a run."""
+        """Return None, because a share makes no run."""
         return None
 
 
 def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
-    """Return whether ``task`` is a job with more than 1/``workers`` of the bytes of all tasks."""
+    """Return whether a job has more bytes than one worker's share of all tasks."""
     whole = sum(any_task.file_bytes for any_task in todo)
     return len(task.group) > 1 and task.file_bytes * workers > whole
 
 
 def shared_out(task: Task, base: Path) -> list[Task]:
-    """Return ``task`` divided into one ``Share`` per file, in order."""
+    """Divide a task into one ``Share`` per file."""
     return [
         Share([source], task.name, task.out, task.force, task.step_range, command="", base=base)
         for source in task.group
@@ -66,10 +63,7 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 
 
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
-    """Return the result of ``task``.
-
-    ``parts`` are the task itself, or its shares; ``outcomes`` yields their results next.
-    """
+    """Return a task's result, joined from its parts."""
     if not isinstance(parts[0], Share):
         return next(outcomes)
     try:
@@ -78,20 +72,18 @@ def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> I
         remove(parts[0].base)
 
 
-#: If all files together have fewer bytes, one process has read them before a second one has
-#: started.
+#: One process has read fewer bytes before a second one has started.
 _WORTH_BYTES = 32 * 2**20
-#: Seconds between checks whether the workers can still return results.
+#: Seconds between checks whether the workers still exist.
 _LOOK_S = 5
-#: Number of tasks for which ``Task.made_before`` is called at the same time; a run may be at a slow
-#: URL.
+#: Runs that are looked up at once; one may be at a slow URL.
 _LOOKS = 16
 _SHARED = "move it to a shared folder or a URL that all workers see"
 #: What a worker calls with each task.
 _done: Callable[[Task], Ingested] = methodcaller("done")
 
 Progress = Callable[[str], None]
-#: One list per task: the task itself, or its shares.
+#: Per task: the task itself, or its shares.
 _Parts = Sequence[Sequence[Task]]
 
 
@@ -106,15 +98,11 @@ def ingest_all(
     scheduler: str | None = None,
     progress: Progress = lambda line: None,
 ) -> Generator[Ingested]:
-    """Make runs in ``out`` from the profiles at ``words``; yield the results in order.
+    """Make runs in ``out``, a folder or URL, from profiles; yield the results in order.
 
-    Errors of words without profiles come first. If a profile fails, the others are still read.
-    ``out`` is a folder or its URL. The profiles are read by ``jobs`` processes (by default one per
-    CPU if that saves time), or by the workers of the dask ``scheduler`` (an address). If there are
-    several tasks, unchanged files whose run is in ``out`` are skipped.
-
-    Raises:
-        LstmprofError: the cluster cannot be used, or ``out`` cannot be reached.
+    If a profile fails, the others are still read; errors of words without profiles come first.
+    ``jobs`` processes, or the workers of the dask ``scheduler``, read the profiles. With several
+    tasks, unchanged files whose run exists are skipped.
     """
     place = remote.path_or_url(out)
     if scheduler is not None:  # workers run in another folder
@@ -148,9 +136,8 @@ def ingest_all(
 class _Workers:
     """The processes, or the cluster, that run tasks.
 
-    ``executor`` makes an executor for several tasks, and ``lone`` an executor for one task. A
-    worker calls ``done`` with a task. If a worker is killed, its task raises ``killed``; ``fault``
-    is the message for users. ``check`` raises an error if no worker can answer.
+    ``lone`` makes an executor for one task. If a worker is killed, its task raises ``killed``, and
+    users see ``fault``. ``check`` raises an error if no worker can answer.
     """
 
     executor: Callable[[], AbstractContextManager[Executor]]
@@ -169,9 +156,9 @@ def _workers(
     scheduler: str | None,
     progress: Progress,
 ) -> Iterator[tuple[_Workers | None, _Parts]]:
-    """Yield the workers (None: this process), and the parts of each task in ``todo``."""
+    """Yield the workers (None: this process), and the parts of each task."""
     if scheduler is not None and todo:
-        # The probe is a temporary folder in ``out``, which workers must see, or None for a URL.
+        # A folder that workers must see, if runs are written to a folder.
         place = nullcontext() if isinstance(out, str) else staging(out)
         with cluster(scheduler, progress) as pool, place as probe:
             parts = _parts(todo, pool.count if probe else 1, lambda: probe)
@@ -209,7 +196,7 @@ def _workers(
 
 
 def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) -> _Parts:
-    """Return for each task the task itself or, for a large job, shares with files in ``base()``."""
+    """Return the parts of each task: itself, or shares of a large job."""
     large = [is_large(task, todo, workers) for task in todo]
     folder = base() if any(large) else None
     return [
@@ -231,7 +218,8 @@ def _useful_jobs(todo: Sequence[Task]) -> int:
 def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingested]:
     """Yield the results of the tasks in order.
 
-    If a worker is killed, the first task without a result runs alone, and then the others again.
+    After a worker was killed, the first task without a result runs alone, then the others run
+    again.
     """
     if workers is None:
         yield from map(_done, todo)
@@ -262,10 +250,7 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
 
 
 def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
-    """Yield the numbers, from ``begin`` on, of tasks that may run at the same time.
-
-    No two of these tasks write runs of the same name, unless they are parts (``Share``) of one job.
-    """
+    """Yield tasks that may run at once: no two write runs of one name, except shares of one job."""
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
         is_first = first.setdefault(todo[number].name, number) == number
@@ -285,7 +270,7 @@ def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested
 def _through(
     workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
 ) -> dict[int, Ingested]:
-    """Wait for all ``futures``; return {task number: result} of successes after ``number``."""
+    """Wait for all futures; return results after ``number`` by task number."""
     while wait(futures.values(), timeout=_LOOK_S).not_done:
         workers.check()
     return {
@@ -305,7 +290,7 @@ def _alone(workers: _Workers, task: Task) -> Ingested:
 
 
 def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
-    """Wait for ``future``, and return its result; check meanwhile that the workers still exist."""
+    """Wait for a result; check meanwhile that the workers still exist."""
     while not wait([future], timeout=_LOOK_S).done:
         workers.check()
     try:
@@ -319,7 +304,7 @@ def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
 
 
 def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
-    """Return the run that a killed worker has written for ``task``, otherwise ``done(task)``."""
+    """Return the run that a killed worker has already written, or else run the task."""
     before = task.made_before()
     return Ingested(before.made_before) if before else done(task)
 
@@ -327,7 +312,7 @@ def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
 def _done_there(
     done: Callable[[Task], Ingested], version: str, probe: Path | None, task: Task
 ) -> Ingested:
-    """Run ``task`` on a cluster's worker, which must have ``version`` and see folder ``probe``."""
+    """Run a task on a cluster's worker, if it has this version and sees the files."""
     worker = socket.gethostname()
     if version != __version__:
         raise other_version(f"on {worker}", __version__, version)
@@ -347,7 +332,7 @@ def _done_there(
 def _with_time_left(
     results: Iterator[Ingested], todo: Sequence[Task], progress: Progress
 ) -> Generator[Ingested]:
-    """Yield ``results``, and report the remaining time, estimated by file size, after each one."""
+    """Yield results, and report the remaining time, estimated by file size."""
     sizes = [task.file_bytes for task in todo]
     if not all(sizes):
         sizes = [1] * len(todo)

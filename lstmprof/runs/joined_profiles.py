@@ -20,17 +20,14 @@ from lstmprof.events.spool import SPOOLED_ROWS, on_disk
 from lstmprof.events.stored import Folder, StoredEvents
 from lstmprof.formats.sources import Source
 
-#: Columns that a reader fills, without ``event_id``, which is the row number.
+#: Columns that a reader fills.
 _READ = tuple(c.name for c in COLUMNS if not c.derived and c.name != "event_id")
 #: A file, and the profile that was read from it.
 Read = tuple[Source, Profile]
 
 
 def in_files(profile: Profile, base: Path) -> Profile:
-    """Return ``profile`` with its events in files of a new folder in ``base``.
-
-    Such a profile is small enough to be sent to another process.
-    """
+    """Write a profile's events to disk, so that it can be sent to another process."""
     return _in_folder(profile, Folder(base))
 
 
@@ -44,7 +41,7 @@ def _in_folder(profile: Profile, folder: Folder) -> Profile:
 
 
 class ProfileCollection:
-    """Collects the ``profiles`` of files; if they have many events, these are kept on disk."""
+    """Collects the profiles of files; many events are kept on disk."""
 
     def __init__(self) -> None:
         self.profiles: list[Read] = []
@@ -52,11 +49,7 @@ class ProfileCollection:
         self._folder: Folder | None = None
 
     def add(self, read: Sequence[Read]) -> None:
-        """Add files and their profiles.
-
-        Raises:
-            LstmprofError: the disk is full; then nothing is added.
-        """
+        """Add files and their profiles; add nothing if the disk is full."""
         before = len(self.profiles)
         for source, profile in read:
             if not isinstance(profile.events, StoredEvents):

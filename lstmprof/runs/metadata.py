@@ -18,16 +18,15 @@ from lstmprof.implementations import ROWS
 from lstmprof.runs.fields import Flag, Int, Real, RunInfo as RunInfo, Text
 
 AGAIN = "capture or ingest the run again"
-#: Message for a run with a newer schema version; it is formatted with the run's version and the
-#: newest version that this lstmprof reads.
+#: Message for a run with a newer schema, with its version and the newest that this lstmprof reads.
 NEWER = "was written by a newer lstmprof (schema version {}; this version reads up to {})"
 UPGRADE = "upgrade lstmprof"
 
 _Item = TypeVar("_Item")
 
 
-#: Name of a condition that is not a field of run.json → the function that computes its value.
-#: Conditions are settings in which compared runs must be equal (``names.CONDITIONS``).
+#: Conditions that are no field of run.json. Compared runs must be equal in their conditions
+#: (``names.CONDITIONS``).
 _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
     "workload": lambda info: info.workload or None,
     "device": lambda info: info.device_name or next(iter(info.device_names.values()), None),
@@ -35,14 +34,14 @@ _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
 
 
 def condition(name: str, info: RunInfo) -> Any:
-    """Return the value that a run has for one of ``names.CONDITIONS``; None if unknown."""
+    """Return a run's value of a condition; None if unknown."""
     return _CONDITIONS.get(name, attrgetter(name))(info)
 
 
 def alike(
     items: Iterable[_Item], info_of: Callable[[_Item], RunInfo], across: Collection[str] = ()
 ) -> list[list[_Item]]:
-    """Group ``items`` whose runs have equal ``names.CONDITIONS``, except those in ``across``."""
+    """Group items whose runs have equal conditions, except those in ``across``."""
     conditions = [name for name in names.CONDITIONS if name not in across]
     groups: dict[tuple[Any, ...], list[_Item]] = {}
     for item in items:
@@ -53,20 +52,20 @@ def alike(
 
 @dataclass(frozen=True)
 class Fact:
-    """A field of run.json (``field_path``, such as ``hardware.gpu``) and its SQL column."""
+    """A field of run.json (such as ``hardware.gpu``) and its SQL column."""
 
     field_path: str
     column: Column
 
     def value(self, info: RunInfo) -> Any:
-        """Return the value of the field in ``info``, as SQL shows it."""
+        """Return the field's value as SQL shows it."""
         value = functools.reduce(getattr, self.field_path.split("."), info)
         if value is None or not pa.types.is_string(self.column.type) or isinstance(value, str):
             return value
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
 
 
-#: Type of a field with a single value → type of its SQL column.
+#: Type of a field → type of its SQL column.
 _COLUMN_TYPES = {
     **{Int: pa.int64(), Real: pa.float64(), Flag: pa.bool_()},
     **dict.fromkeys((Text, str), pa.string()),
@@ -74,7 +73,7 @@ _COLUMN_TYPES = {
 
 
 def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
-    """Yield the fields of ``record`` and of its nested records, with paths after ``prefix``."""
+    """Yield the fields of a record and of its nested records."""
     for name, hint in get_type_hints(record, include_extras=True).items():
         if get_origin(hint) is not Annotated:
             yield from _facts(hint, f"{name}.")
@@ -91,12 +90,12 @@ def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
 
 @functools.cache
 def facts() -> tuple[Fact, ...]:
-    """Return all fields of run.json that are columns of the SQL table ``runs``."""
+    """Return all fields of run.json that the SQL table ``runs`` shows."""
     return tuple(_facts(RunInfo))
 
 
 def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
-    """Return the SQL table ``runs`` with one row per pair (name of the run, its run.json)."""
+    """Make the SQL table ``runs`` from pairs (name of the run, its run.json)."""
     rows = [
         {fact.column.name: fact.value(info) for fact in facts()} | {"run": name}
         for name, info in infos
@@ -105,12 +104,7 @@ def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
 
 
 def run_info(facts: Mapping[str, Any]) -> RunInfo:
-    """Convert ``facts`` (field -> value), from a worker or a reader of profiles, to a record.
-
-    Raises:
-        TypeError: a name is not a field of run.json.
-        RunError: a value has another type than the field.
-    """
+    """Convert facts (field -> value), from a worker or a reader of profiles, to a record."""
     with _run_errors(f"run '{facts.get('name', '')}'"):
         info = msgspec.convert(facts, RunInfo)
     unknown = list(_unknown(facts, info))
@@ -132,13 +126,10 @@ class _Version(msgspec.Struct):
 
 
 def decoded(text: bytes, place: object) -> RunInfo:
-    """Return the record from ``text``, the content of the run.json at ``place``.
-
-    If the run has an old name of an implementation, the record has the current name.
+    """Parse a run.json; old names of implementations become the current ones.
 
     Raises:
-        RunError: the JSON is damaged, a field has another type, or a later version of lstmprof
-            wrote the run.
+        RunError: the JSON is damaged, or a later version of lstmprof wrote it.
     """
     with _run_errors(place):
         version = msgspec.json.decode(text, type=_Version).schema_version
@@ -151,7 +142,7 @@ def decoded(text: bytes, place: object) -> RunInfo:
 
 @contextmanager
 def _run_errors(place: object) -> Iterator[None]:
-    """Convert errors of parsing the run.json at ``place`` to ``RunError`` with the field."""
+    """Convert errors of parsing a run.json to ``RunError`` with the field."""
     try:
         yield
     except msgspec.ValidationError as fault:
@@ -163,7 +154,7 @@ def _run_errors(place: object) -> Iterator[None]:
 
 
 def encoded(info: RunInfo) -> bytes:
-    """Return ``info`` as indented JSON."""
+    """Return indented JSON."""
     try:
         text = msgspec.json.encode(info)
     except UnicodeEncodeError:  # a lone surrogate in a file's name or a profile

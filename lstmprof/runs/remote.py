@@ -29,10 +29,7 @@ _LOCAL = "file://"
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """A run at ``url``; ``stamp`` changes if the run is replaced.
-
-    ``event_count`` is None if unknown.
-    """
+    """A run at a URL; ``stamp`` changes if the run is replaced."""
 
     url: str
     info: RunInfo
@@ -41,11 +38,10 @@ class RemoteRun:
 
     @property
     def name(self) -> str:
-        """Return the last part of the URL."""
         return self.url.rpartition("/")[2]
 
     def fetched(self, folder: Path) -> Run:
-        """Return a copy of the run in ``folder``; download it if ``folder`` has no copy."""
+        """Download the run into ``folder``, unless it has a copy."""
         place = folder / hashlib.sha256(f"{self.url}|{self.stamp}".encode()).hexdigest()[:20]
         if not is_run(place / self.name):
             with new_run(place, self.name, force=True) as content, _reached(self.url):
@@ -54,7 +50,7 @@ class RemoteRun:
 
 
 def path_or_url(out: Path | str) -> Path | str:
-    """Return ``out``, which names a folder of runs, as a path (also for ``file://``) or a URL."""
+    """Return a folder of runs as a path (also for ``file://``) or a URL."""
     text = str(out)
     if text.startswith(_LOCAL):
         return Path(text.removeprefix(_LOCAL))
@@ -62,13 +58,13 @@ def path_or_url(out: Path | str) -> Path | str:
 
 
 def run_at(url: str) -> RemoteRun | None:
-    """Return the run at ``url``, or None if there is none; a damaged run.json is an error."""
+    """Return the run at a URL, if any; a damaged run.json is an error."""
     record = _record_at(url)
     return None if record is None else _decoded(url, *record)
 
 
 def whole_run_at(url: str) -> RemoteRun | None:
-    """Return the run at ``url``, or None if there is none, or its run.json is damaged."""
+    """Return the run at a URL, if any; a damaged one counts as none."""
     record = _record_at(url)
     try:
         return None if record is None else _decoded(url, *record)
@@ -81,12 +77,12 @@ def _decoded(url: str, text: bytes, stamp: str) -> RemoteRun:
 
 
 def _record_at(url: str) -> tuple[bytes, str] | None:
-    """Return the content and the stamp of run.json at ``url``, or None if there is none."""
+    """Return content and stamp of the run.json at a URL, if any."""
     with _reached(url):
         system, path = _opened(url)
         file = f"{path}/{RUN_FILE}"
         if getattr(system, "local_file", False) and not Path(file).is_file():
-            return None  # nothing, or a named pipe, from which reading would wait forever
+            return None  # nothing, or a pipe, which would block
         try:
             if (system.size(file) or 0) > MOST_BYTES:
                 raise RunError(f"{url}/{RUN_FILE}: is larger than {MOST_BYTES >> 20} MiB", AGAIN)
@@ -97,7 +93,7 @@ def _record_at(url: str) -> tuple[bytes, str] | None:
 
 
 def run_urls_at(url: str) -> list[str]:
-    """Return the URLs of the run at ``url`` or of the runs directly inside, sorted by name."""
+    """Return the URLs of the run at ``url``, or of the runs directly inside."""
     with _reached(url):
         system, path = _opened(url)
         # Not isdir: over HTTP, it downloads the file to look for links.
@@ -109,7 +105,7 @@ def run_urls_at(url: str) -> list[str]:
 
 
 def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:
-    """Copy ``run`` to ``url``; it appears there completely or not at all.
+    """Upload a run, completely or not at all.
 
     Raises:
         RunError: a run exists there and ``force`` is False, or the URL cannot be written.
@@ -133,7 +129,6 @@ def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:
 
 
 def event_count(run: Path) -> int:
-    """Return the number of events of the run in the folder ``run``."""
     count: int = pq.read_metadata(run / EVENTS_FILE).num_rows
     return count
 
@@ -147,7 +142,7 @@ def _upload(content: Path, system: Any, path: str) -> None:
 
 
 def _remove(system: Any, path: str) -> None:
-    """Remove the folder ``path``, run.json first, so that the other files are no run meanwhile."""
+    """Remove a remote run, run.json first, so that the remaining files are no run."""
     if not system.exists(path):
         return
     if system.exists(f"{path}/{RUN_FILE}"):
@@ -169,7 +164,7 @@ def _fetch(run: RemoteRun, content: Path) -> None:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """Return (fsspec file system, path) of ``url``; listings of folders are not cached."""
+    """Return (fsspec file system, path); listings of folders are not cached."""
     import fsspec
 
     system, path = fsspec.core.url_to_fs(url)
@@ -179,7 +174,7 @@ def _opened(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def _reached(url: str) -> Iterator[None]:
-    """Convert the errors that fsspec and its libraries raise for ``url`` to ``RunError``."""
+    """Convert the errors of fsspec and its libraries to ``RunError``."""
     try:
         yield
     except LstmprofError:

@@ -2,11 +2,10 @@
 
 ::
 
-    <run>/run.json  timings.parquet  events.parquet  [counters.parquet]  [samples.parquet]  profile/
+  <run>/run.json  timings.parquet  events.parquet  [counters.parquet]  [samples.parquet]  profile/
 
-Every Parquet file has a schema version. lstmprof reads the versions in ``events.schema.LACKING``;
-for other versions, it raises an error that names the version. Because a run may come from
-somebody else, each file is validated once (``invariants``) before anything is computed from it.
+Because a run may come from somebody else, each file is validated once (``invariants``) before
+anything is computed from it.
 """
 
 from __future__ import annotations
@@ -46,14 +45,11 @@ COUNTERS_FILE = "counters.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
-#: ``Run.packed`` reads all columns at once if the run has at most this many events, because reading
-#: them one by one takes longer.
+#: A run with at most this many events is read at once, which is faster than column by column.
 FEW_ROWS = 2**18
-#: Columns that ``Run.packed`` reads first if a run has more events, because the validation needs
-#: them in any case.
+#: Columns that a larger run reads first, because their validation needs them.
 ALWAYS_READ = ("kind", "name", "start_ns", "dur_ns", "launch_id")
-#: Largest size of a run.json in bytes; a larger one is refused. It usually has a few kB, or some MB
-#: for a job of a thousand ranks.
+#: Largest run.json in bytes. It usually has a few kB, or some MB for a job of a thousand ranks.
 MOST_BYTES = 32 * 2**20
 
 
@@ -69,7 +65,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return the name in run.json, or the name of the folder if run.json has none."""
+        """Return the name in run.json, or else of the folder."""
         return self.info.name or self.path.name
 
     def events(self) -> EventTable:
@@ -77,11 +73,11 @@ class Run:
         return EventTable(_table(self.events_file, SCHEMA))
 
     def narrow_events(self, columns: Sequence[str]) -> pa.Table:
-        """Read ``columns`` of the events, with the narrowest types, in a third of the memory."""
+        """Read columns of the events in a third of the memory."""
         return _Events(self.events_file).columns(columns)
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Validate all events, and read ``columns`` (in a large run, most of them on first use)."""
+        """Validate all events, and read some columns; a large run reads others on first use."""
         events = _Events(self.path / EVENTS_FILE)
         at_once = [name for name in columns if name != "event_id"]
         if events.count > FEW_ROWS or not at_once:
@@ -94,16 +90,16 @@ class Run:
         return Packed(table, lambda name: events.columns([name]).column(0))
 
     def timings(self) -> pa.Table | None:
-        """Read the table of timed iterations; return None if no iteration was timed."""
+        """Read the timed iterations; None if there are none."""
         return self._timings
 
     def samples(self) -> pa.Table | None:
-        """Read the table of sampled call stacks; return None if no sampler ran."""
+        """Read the sampled call stacks; None if no sampler ran."""
         path = self.samples_file
         return None if path is None else _table(path, SAMPLES_SCHEMA)
 
     def counters(self, columns: Sequence[str] = COUNTERS.names) -> Iterator[pa.Table]:
-        """Yield ``columns`` of the counters, some rows at a time, sorted by rank, then by time."""
+        """Yield the counters in batches, sorted by rank, then by time."""
         path = self.counters_file
         if path is None:
             return
@@ -120,7 +116,6 @@ class Run:
 
     @cached_property
     def event_count(self) -> int:
-        """Return the number of events."""
         path = self.path / EVENTS_FILE
         try:
             return int(pq.read_metadata(path).num_rows)
@@ -129,19 +124,19 @@ class Run:
 
     @cached_property
     def events_file(self) -> Path:
-        """Return the path of the events file, after validating it."""
+        """Return the events file, after validating it."""
         events = _Events(self.path / EVENTS_FILE)
         events.check_events_file()
         return events.path
 
     @cached_property
     def timings_file(self) -> Path | None:
-        """Return the path of the timings file, after validating it; None if nothing was timed."""
+        """Return the timings file, after validating it; None if nothing was timed."""
         return _checked(self.path / "timings.parquet", TIMINGS_SCHEMA)
 
     @cached_property
     def samples_file(self) -> Path | None:
-        """Return the path of the samples file, after validating it; None if no sampler ran."""
+        """Return the samples file, after validating it; None if no sampler ran."""
         return _checked(self.path / "samples.parquet", SAMPLES_SCHEMA)
 
     @cached_property
@@ -151,7 +146,7 @@ class Run:
 
     @cached_property
     def counters_file(self) -> Path | None:
-        """Return the path of the counters file, after validating it; None if there are none."""
+        """Return the counters file, after validating it; None if there are none."""
         path = self.path / COUNTERS_FILE
         if not path.exists():
             return None
@@ -165,15 +160,15 @@ class Run:
         return path
 
     def file(self, table: str) -> Path | None:
-        """Validate and return the file of ``table`` (``"events"`` …); None if the run has none."""
+        """Return the file of a table (``"events"`` …), after validating it."""
         path: Path | None = getattr(self, f"{table}_file")
         for column in _texts(SCHEMA) if table == "events" else ():
-            self.narrow_events([column])  # checks the texts; one column at a time saves memory
+            self.narrow_events([column])  # checks the texts, one column at a time to save memory
         return path
 
 
 class _Events:
-    """The events file at ``path``. It stays open, so a file that replaces it later is not read."""
+    """An events file. It stays open, so a file that replaces it is not read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -185,17 +180,17 @@ class _Events:
         self.count: int = self._file.metadata.num_rows
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Read the columns ``names``, like ``Run.narrow_events``."""
+        """Read columns in the narrowest types."""
         return self._read_table(lambda: narrow_table(self._file, self._present(names)), names)
 
     def checked_columns(self, names: Sequence[str]) -> pa.Table:
-        """Read the columns ``names``, and validate the events at the same time."""
+        """Read columns, and validate the events at the same time."""
         gathered = Gathered(self._file, self._present(names))
         self.check_events_file(gathered)
         return self._read_table(gathered.table, names)
 
     def check_events_file(self, gathered: Gathered | None = None) -> None:
-        """Validate the events; add them to ``gathered``, if it is given."""
+        """Validate the events; ``gathered`` gets them if given."""
         try:
             check_length(self.path, self._file)
             check_events(self.path, self._file, gathered)
@@ -203,10 +198,7 @@ class _Events:
             raise _unreadable(self.path, fault) from fault
 
     def _present(self, names: Sequence[str]) -> list[str]:
-        """Return the ``names`` that the file has, or ``dur_ns`` if it has none of them.
-
-        A table without columns would have no rows.
-        """
+        """Return the columns that the file has, at least one: otherwise the table has no rows."""
         return [name for name in names if name not in self._absent] or ["dur_ns"]
 
     def _read_table(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:
@@ -219,18 +211,18 @@ class _Events:
         return _with_nulls(table, SCHEMA, absent).select(list(names))
 
 
-#: Errors that pyarrow raises for damaged files, including invalid texts and impossible sizes.
+#: What pyarrow raises for damaged files, with invalid texts or impossible sizes.
 _DAMAGE = (OSError, ValueError, pa.ArrowException, MemoryError, OverflowError)
 
 
 def _texts(schema: pa.Schema, absent: Sequence[str] = ()) -> list[str]:
-    """Return the text columns of ``schema``, which are read as dictionaries, without ``absent``."""
+    """Return the text columns, which are read as dictionaries."""
     texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return [name for name in texts if name not in absent]
 
 
 def _checked(path: Path, schema: pa.Schema) -> Path | None:
-    """Validate the file ``path``, and return its path; None if the file is missing."""
+    """Validate a file; return None if it is missing."""
     if not path.exists():
         return None
     check_file(path, schema)
@@ -277,7 +269,7 @@ def _with_nulls(table: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> p
 
 
 def check_file(path: Path, schema: pa.Schema) -> list[str]:
-    """Check version and columns of a file; return columns that it lacks due to an older version."""
+    """Check a file's version and columns; return columns that an older version lacks."""
     if path.exists() and not path.is_file():
         raise RunError(f"{path}: is not a regular file", AGAIN)
     try:
@@ -299,12 +291,12 @@ def check_file(path: Path, schema: pa.Schema) -> list[str]:
 
 
 def is_run(path: Path) -> bool:
-    """Return whether ``path`` is the folder of a run that this user may read."""
+    """Return whether a folder is a run that this user may read."""
     return os.path.isfile(path / RUN_FILE)  # noqa: PTH113, no error if locked
 
 
 def open_run(path: Path) -> Run:
-    """Return the run in the folder ``path``.
+    """Open the run in a folder.
 
     Raises:
         RunError: there is no run, or its run.json cannot be read.
@@ -327,15 +319,12 @@ def open_run(path: Path) -> Run:
 
 
 def runs_in(folder: Path) -> list[Run]:
-    """Return the runs directly in ``folder``, sorted by name, without unfinished runs."""
+    """Return the runs directly in ``folder``, sorted by name."""
     return [open_run(place) for place in run_folders_in(folder)]
 
 
 def run_folders_in(folder: Path) -> list[Path]:
-    """Return the folders of the runs directly in ``folder``, then folders that cannot be read.
-
-    Each of the two groups is sorted by name. Return nothing if there is no run.
-    """
+    """Return the folders of runs in ``folder``, then unreadable folders; nothing without a run."""
     places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     runs = [p for p in places if is_run(p)]
     locked = [p for p in places if os.path.isdir(p) and not is_readable_folder(p)]  # noqa: PTH112
@@ -350,7 +339,7 @@ def write_tables(
     samples: pa.Table | None = None,
     counters: Counters = NO_COUNTERS,
 ) -> None:
-    """Write the tables of a run into ``folder``, and run.json last."""
+    """Write the tables of a run, and run.json last."""
     write_events(folder, events, counters)
     if timings is not None:
         pq.write_table(timings.cast(TIMINGS_SCHEMA), folder / "timings.parquet", compression="zstd")
@@ -362,14 +351,14 @@ def write_tables(
 def write_events(
     folder: Path, events: EventTable, counters: Counters, stop: Event | None = None
 ) -> None:
-    """Write events and counters into ``folder``; they stay unfinished if ``stop`` is set."""
+    """Write events and counters, until ``stop`` is set."""
     events.write_parquet(folder / EVENTS_FILE, stop)
     if counters:
         counters.write_parquet(folder / COUNTERS_FILE)
 
 
 def write_info(folder: Path, info: RunInfo) -> None:
-    """Write run.json, which lstmprof must be able to read, after the tables in ``folder``."""
+    """Write run.json, after checking that lstmprof can read it."""
     text = encoded(replace(info, schema_version=SCHEMA_VERSION))
     decoded(text, folder / RUN_FILE)
     (folder / RUN_FILE).write_bytes(text)

@@ -1,18 +1,7 @@
-"""Workloads: the networks of the studies by name (``studies``), and networks that users describe.
+"""Networks to measure: those of published LSTM benchmarks (``studies``), and users' own.
 
-A workload is a network, the shape of its data, a loss and an optimizer. Its initial weights and its
-data come from NumPy and a seed, so that all implementations start from the same numbers.
-
-The output layer (``head``) has no bias. The losses ``ce`` (cross-entropy) and ``mse`` (mean squared
-error) use the last time step, or every time step if ``each_step`` is True. The losses ``ctc`` and
-``mean`` (mean of all outputs) use every time step.
-
-Sequences of different lengths are padded with zeros. If ``variable_length`` is True, the layers
-know the lengths: a sequence ends with its own last time step, the reverse direction begins there,
-the loss uses this time step, and later outputs are zero. If ``variable_length`` is False, the
-layers run over all time steps, and only the CTC loss knows the lengths.
-
-This file uses only the standard library, NumPy and Python 3.7, because capture workers import it.
+Weights and data come from NumPy and a seed, so all implementations compute the same numbers.
+Capture workers import this file: only the standard library, NumPy and Python 3.7.
 """
 
 from __future__ import annotations
@@ -33,14 +22,9 @@ GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 class Workload:
     """A network, the shape of its data, its loss and its optimizer.
 
-    ``layers`` recurrent layers of ``hidden`` units per direction read ``features`` inputs per time
-    step. An output layer (``head``) makes ``classes`` outputs. A batch has ``batch`` sequences of
-    ``time_steps`` time steps.
-
-    ``labels`` (length of the targets) is None unless the loss is CTC. ``shortest`` (time steps of
-    the shortest sequence) is None if all sequences have the same length. ``vocabulary`` (number of
-    distinct tokens) is None if the inputs are numbers. ``data`` (path of your token file) is None
-    if the data is random.
+    Losses: ``ce`` is cross-entropy, ``mse`` mean squared error, ``mean`` the mean of all outputs.
+    Shorter sequences are padded with zeros; the layers run over this padding unless
+    ``variable_length`` is set.
     """
 
     name: str
@@ -57,25 +41,23 @@ class Workload:
     optimizer: str = "adam"  # one of OPTIMIZERS
     learning_rate: float = 1e-3
     cell: str = "lstm"  # a key of GATES; gru multiplies by the reset gate after the matmul
-    # without a head, the outputs of the network are the last layer's; ``classes`` is their number
+    # without an output layer, the last layer's hidden state is the output, ``classes`` wide
     head: bool = True
     each_step: bool = False  # ce and mse at every time step
     vocabulary: Optional[int] = None  # inputs are tokens, embedded in ``features`` numbers
     variable_length: bool = False  # sequences differ in length, and the layers know the lengths
-    data: Optional[str] = None  # path of the user's copy of a study's data (``corpora``)
+    data: Optional[str] = None  # the user's data file, see ``corpora``
 
     @property
     def directions(self) -> int:
-        """Return 2 for a bidirectional network, else 1."""
         return 2 if self.bidirectional else 1
 
     @property
     def every_step(self) -> bool:
-        """Return whether the network returns the outputs of every time step."""
         return self.each_step or self.loss in ("ctc", "mean")
 
 
-#: (field that an option may override, letter before its value in the name of the workload)
+#: Fields that a command-line option may override, each with its letter in the workload's name.
 _SUFFIXES = (
     ("layers", "l"),
     ("hidden", "h"),
@@ -94,16 +76,9 @@ OVERRIDABLE = tuple(field for field, _ in _SUFFIXES)
 
 
 def with_overrides(workload: Workload, **fields: object) -> Workload:
-    """Return ``workload`` with the given fields replaced, and with these fields in its name.
+    """Replace fields of a workload, and append them to its name.
 
-    A field that is None, or equal to the present value, is not replaced. The lengths and labels of
-    CTC stay in proportion to ``time_steps`` unless they are given; the shortest sequence has half
-    the time steps.
-
-    Raises:
-        UsageError: the result is not a valid network: a size is below 1, CTC targets are longer
-            than the sequences allow, or a loss at every time step meets sequences of different
-            lengths.
+    CTC's lengths stay in proportion to ``time_steps`` unless they are given.
     """
     given = {k: v for k, v in fields.items() if v is not None and v != getattr(workload, k)}
     suffix = "".join(
@@ -144,11 +119,7 @@ def _lengths(changed: Workload, base: Workload, labels_given: bool) -> Workload:
 
 
 def checked(w: Workload) -> Workload:
-    """Return ``w`` if all its fields are valid and fit each other.
-
-    Raises:
-        UsageError: a field is not valid, or two fields contradict each other.
-    """
+    """Raise UsageError if fields of the workload contradict each other."""
     for field in ("layers", "hidden", "batch", "time_steps", "features", "classes"):
         if getattr(w, field) < 1:
             raise UsageError("{} must be at least 1, not {}".format(field, getattr(w, field)))
@@ -189,12 +160,9 @@ Weights = Dict[str, "object"]  # name -> float32 array; NumPy is imported on use
 
 
 def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
-    """Return the shape of every weight by name, with PyTorch's names, layout and order of gates.
+    """Return the shape of each weight, in PyTorch's names and layout.
 
-    The names are ``weight_ih_l{k}[_reverse]`` (gates·hidden, inputs), ``weight_hh_l{k}[_reverse]``
-    (gates·hidden, hidden), ``bias_l{k}[_reverse]`` (gates·hidden), ``head`` (classes,
-    directions·hidden) if there is an output layer, and ``embedding`` (vocabulary, features) if the
-    inputs are tokens. Each layer has one bias; an API with two biases sets the second to zero.
+    Each layer has one bias; an API with two biases sets the second to zero.
     """
     shapes: Dict[str, Tuple[int, ...]] = {}
     gates = GATES[w.cell] * w.hidden
@@ -212,11 +180,7 @@ def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
 
 
 def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
-    """Return ``rows`` (weights or biases, gates on the first axis) with gates in another order.
-
-    Gate n of the result is gate ``places[n]`` of ``rows``. A second call restores the order if
-    ``places`` is its own inverse, as in every framework.
-    """
+    """Reorder the gates of weights or biases; gate n of the result is gate ``places[n]``."""
     import numpy as np
 
     gates = np.split(rows, len(places))
@@ -224,10 +188,7 @@ def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
 
 
 def weights(w: Workload, seed: int) -> Weights:
-    """Return the initial weights (float32) that all implementations share, by name.
-
-    Names and shapes are from ``parameter_shapes``; values are uniform in ±1/√hidden.
-    """
+    """Return the initial weights that all implementations share, uniform in ±1/√hidden."""
     import numpy as np
 
     rng = np.random.RandomState(seed)
@@ -242,15 +203,9 @@ def weights(w: Workload, seed: int) -> Weights:
 class Batch:
     """One batch of data in NumPy arrays, time first.
 
-    ``inputs``: (time, batch, features) float32, or (time, batch) int64 tokens.
-
-    ``targets``, by loss: ``ce`` (batch,) int64 classes; ``mse`` (batch, classes) float32; both with
-    time as the first axis if ``each_step`` is True; ``ctc`` (batch, labels) int64 in 1…classes−1,
-    where 0 is the blank; ``mean`` (0,) float32, because it has no target.
-
-    ``lengths``: (batch,) int64, the time steps of each sequence, from ``shortest`` to
-    ``time_steps``. The first sequence has ``time_steps``; if ``shortest`` is None, all sequences
-    have ``time_steps``. Inputs after the end of a sequence are zero.
+    ``inputs``: (time, batch, features) float32, or (time, batch) int64 tokens. ``targets``: int64
+    classes or float32 values, (batch, …) or (time, batch, …). ``lengths``: (batch,) time steps of
+    each sequence.
     """
 
     inputs: object
@@ -259,12 +214,7 @@ class Batch:
 
 
 def batch(w: Workload, seed: int) -> Batch:
-    """Return the batch of data that all implementations share.
-
-    Inputs are N(0, 1) or uniform tokens. Targets are uniform classes or labels, or N(0, 1) for
-    ``mse``. If ``w.data`` is set, tokens and targets come from this file, and ``seed`` selects
-    which part of the file.
-    """
+    """Return the data that all implementations share: random, or from the user's file."""
     import numpy as np
 
     if w.data:

@@ -1,17 +1,8 @@
-"""Read a batch from the user's own copy of a study's data: a text corpus, or Keras's imdb.npz.
+"""Read a batch from the user's own text corpus, or from Keras's imdb.npz.
 
-A text, for language models (``each_step``), is read as in W. Zaremba's model of the Penn Treebank:
-words are separated by white space, the end of a line is a word, and the most frequent words have
-the lowest numbers. The text is split into ``batch`` equal parts; each sequence of a batch is from
-another part. The target is the next word. The vocabulary has the most frequent words; all other
-words share its last number.
-
-imdb.npz is read as by Keras's ``imdb.load_data``: a review begins with 1, words have numbers from 4
-on, and words beyond the vocabulary are 2. A sequence is the last ``time_steps`` words of a review;
-shorter reviews are padded with zeros in front. NumPy stores the reviews as a pickle; a pickle that
-names anything but NumPy's arrays is refused.
-
-This file uses only the standard library, NumPy and Python 3.7, because capture workers import it.
+A text is read as in W. Zaremba's language model of the Penn Treebank, imdb.npz as by Keras's
+``imdb.load_data``. Capture workers import this file: only the standard library, NumPy and Python
+3.7.
 """
 
 from __future__ import annotations
@@ -27,19 +18,12 @@ if TYPE_CHECKING:
     from lstmprof.workloads import Workload
 
 END_OF_LINE = "<eos>"
-#: Keras's numbers of a review's start and of words beyond the vocabulary, and the number that it
-#: adds to the numbers of words (``start_char``, ``oov_char``, ``index_from``).
+#: Keras's ``start_char``, ``oov_char`` and ``index_from``.
 START, BEYOND, FIRST = 1, 2, 3
 
 
 def tokens(w: Workload, seed: int) -> Tuple[Any, Any]:
-    """Return (inputs, targets) of ``w`` from the file ``w.data``, as int64.
-
-    Inputs are (time, batch). Targets are (time, batch) for a text, and (batch,) for imdb.npz.
-
-    Raises:
-        UsageError: the file cannot be read, has another format, or has too few tokens.
-    """
+    """Return the (inputs, targets) of a batch, time first."""
     assert w.data is not None
     try:
         if zipfile.is_zipfile(w.data):
@@ -71,6 +55,7 @@ def _text(w: Workload, seed: int) -> Tuple[Any, Any]:
             "give a longer text, or lower --batch or --time-steps",
         )
     numbers = np.array(_numbers(words, w.vocabulary or 0), dtype=np.int64)
+    # one column of words per sequence; the target is the next word
     beside = numbers[: w.batch * length].reshape(w.batch, length).T
     windows = (length - 1) // w.time_steps
     begin = np.random.RandomState(seed + 1).randint(windows) * w.time_steps
@@ -86,11 +71,7 @@ def _words(path: str) -> List[str]:
 
 
 def _numbers(words: List[str], vocabulary: int) -> List[int]:
-    """Return the number of each word: 0 for the most frequent word, 1 for the next, and so on.
-
-    Equally frequent words are in alphabetical order. Words beyond the vocabulary get the
-    vocabulary's last number, ``vocabulary`` - 1.
-    """
+    """Return the frequency rank of each word; rare words share the last rank."""
     counts = collections.Counter(words)
     order = sorted(counts, key=lambda word: (-counts[word], word))
     places = {word: min(place, vocabulary - 1) for place, word in enumerate(order)}
@@ -126,7 +107,6 @@ def _review(words: Any, w: Workload) -> List[int]:
 
 
 def _array(path: str, name: str) -> Any:
-    """Return the array ``name`` of an .npz file. The array's elements may be Python lists."""
     import numpy as np
 
     with zipfile.ZipFile(path) as archive, archive.open(name + ".npy") as file:
@@ -139,7 +119,7 @@ def _array(path: str, name: str) -> Any:
 
 
 class _Arrays(pickle.Unpickler):
-    """An unpickler that loads only NumPy arrays and Python's built-in types."""
+    """Loads only NumPy arrays, because a pickle can run any code."""
 
     def find_class(self, module: str, name: str) -> Any:
         import numpy as np

@@ -1,7 +1,7 @@
-"""The workloads of the seed studies, by name.
+"""The workloads of published LSTM benchmarks, by name.
 
 - ``1x320-ce-short`` … : S. Braun, "LSTM Benchmarks for Deep Learning Frameworks"
-  (arXiv:1806.01818), tables 1 and 2; inputs N(0, 1), as the paper says.
+  (arXiv:1806.01818), tables 1 and 2.
 - ``deepbench-…``: Baidu's DeepBench, recurrent layers for training and inference (rnn_problems.h of
   its code). Inputs are as wide as the layer, and there is no output layer. DeepBench skips the
   matmul with the inputs (cuDNN's SKIP_INPUT); frameworks cannot skip it, so they compute more.
@@ -29,8 +29,7 @@ _ASR = (
     Workload("4x320-ctc-long", 4, 320, True, 32, 1000, 123, 59, "ctc", labels=100, shortest=500),
 )
 
-#: DeepBench: cell -> (hidden units, time steps) -> batch sizes: those of the study's training
-#: benchmarks, then those of its inference benchmarks.
+#: DeepBench: cell -> (hidden units, time steps) -> batch sizes for training, then for inference.
 _DEEPBENCH = {
     "vanilla": {
         **{(h, 50): (16, 32, 64, 128) for h in (1760, 2048, 2560)},
@@ -104,11 +103,6 @@ NAMED: Tuple[Workload, ...] = (
 
 
 def named(name: str) -> Workload:
-    """Return the workload called ``name``.
-
-    Raises:
-        UsageError: no workload has this name; the message suggests the nearest name.
-    """
     for workload in NAMED:
         if workload.name == name:
             return workload

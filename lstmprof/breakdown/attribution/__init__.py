@@ -1,10 +1,8 @@
-"""Attribute each nanosecond of a step to one event or wait, with a state and a part.
+"""Attribute each nanosecond of a step to one event or wait.
 
-The state is busy or idle; the part is a category of work or a cause of idle time (docs/ledger.md).
-Reads events that are linked to their launches and have categories. Returns time intervals: the
-ledger sums them by part, the diagnosis by event, and the timeline draws them. Each device has its
-own intervals. A rank without device activities has only intervals of its host: all threads of the
-host are merged into one.
+Each time interval gets a state (busy or idle) and a part (category of work or cause of idle time,
+docs/ledger.md). Each device has its own intervals. Without device activities, the intervals are
+those of all host threads, merged.
 """
 
 from __future__ import annotations
@@ -33,27 +31,24 @@ from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
-#: What a host thread does, in the order of the codes of ``state_codes``. Then ``HOST`` (no event is
-#: recorded on the thread) and ``UNATTRIBUTED`` (it is unknown which thread the device waits for).
+#: What the host does: a thread's state, no recorded event, or an unknown thread.
 _THREAD_CAUSES = (*STATES, HOST, UNATTRIBUTED)
-#: Causes of a device's idle time. ``tail:`` causes are for the idle time between the last activity
-#: of a step and the step's end.
+#: Causes of a device's idle time; ``tail:`` marks the time after a step's last activity.
 _CAUSES = (*_THREAD_CAUSES, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _THREAD_CAUSES))
 _FIRST_TAIL = _CAUSES.index(TAIL + _THREAD_CAUSES[0])
 
-#: (state, part): ("busy", category of work) or ("idle", cause of the wait)
+#: ("busy", category of work) or ("idle", cause)
 Label = tuple[str, str]
-#: The labels of the time in which no op runs on any thread of a host.
+#: No op runs on any host thread.
 BETWEEN_OPS: tuple[Label, ...] = (("idle", "python"), ("idle", HOST))
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """The time intervals of one device, or of the host: they fill the steps without overlaps.
+    """The time intervals of one device, or of the host; they fill the steps without overlaps.
 
-    Arrays have one entry per interval. ``window`` is the index of the step. ``row`` is the row of
-    the event that the interval belongs to, or ``NONE``. ``label`` is the index of the interval's
-    (state, part) in ``labels``.
+    Arrays have one entry per interval: index of its step, row of its event (or ``NONE``), index of
+    its (state, part) in ``labels``, start and end.
     """
 
     labels: tuple[Label, ...]
@@ -64,7 +59,7 @@ class Intervals:
     end_ns: Ints
 
     def cut_at(self, borders_ns: Ints) -> Intervals:
-        """Return the time intervals, split at each of the times ``borders_ns``."""
+        """Split the time intervals at each of the times ``borders_ns``."""
         borders_ns = np.unique(borders_ns)
         first = np.searchsorted(borders_ns, self.start_ns, side="right")
         inside = np.searchsorted(borders_ns, self.end_ns, side="left") - first
@@ -77,7 +72,7 @@ class Intervals:
         return Intervals(self.labels, self.window[old], self.row[old], self.label[old], start, end)
 
     def by_time(self) -> Intervals:
-        """Return the time intervals sorted by step, and by start within a step."""
+        """Sort the time intervals by step and start."""
         order = np.lexsort((self.start_ns, self.window))
         columns = (self.window, self.row, self.label, self.start_ns, self.end_ns)
         return Intervals(self.labels, *(column[order] for column in columns))
@@ -86,18 +81,12 @@ class Intervals:
 def attributed(
     events: EventTable, windows: Sequence[Window], rank: int | None
 ) -> dict[int | None, Intervals]:
-    """Return {device: time intervals that fill the steps ``windows`` of ``rank``}.
-
-    The key None is the host.
-    """
+    """Find what each device of ``rank``, or its host (None), did at each time of the steps."""
     return Attribution(events).intervals(windows, rank)
 
 
 class Attribution:
-    """Attributes the time of ``events``; ``intervals`` is called once per rank.
-
-    The calls share intermediate results.
-    """
+    """Finds what hosts and devices did at each time, for one rank after another."""
 
     def __init__(self, events: EventTable) -> None:
         self._events = events
@@ -110,10 +99,10 @@ class Attribution:
         waits: Mapping[int, Waits] | None = None,
         within: tuple[int, int] | None = None,
     ) -> dict[int | None, Intervals]:
-        """Return the same as ``attributed``, optionally for only a section of the profile.
+        """Find what each device of ``rank``, or its host (None), did at each time of the steps.
 
-        For a section, ``within`` is its (start, end), and ``waits`` has each device's waits in the
-        whole profile.
+        ``waits`` (idle times of each device in the whole profile) and ``within`` (start, end) are
+        for a section of the profile.
         """
         steps = _StepBounds(windows, within)
         ranges = tuple(windows[0].framework_ranges) if windows else ()
@@ -132,7 +121,7 @@ class Attribution:
 
 
 class _StepBounds:
-    """Start, end and thread of each step; ``within`` clips start and end, but not ``ends_ns``."""
+    """Start, end and thread of each step, clipped to ``within`` (``ends_ns`` is not clipped)."""
 
     def __init__(self, windows: Sequence[Window], within: tuple[int, int] | None) -> None:
         self.start_ns, self.ends_ns, self.thread = (
@@ -150,7 +139,7 @@ class _StepBounds:
 
 
 class _Hosts:
-    """The host threads of a profile, and which event is innermost at each time."""
+    """The host threads of a profile, and the innermost event at each time."""
 
     def __init__(self, events: EventTable, framework_ranges: Sequence[str]) -> None:
         self.events = events
@@ -164,24 +153,23 @@ class _Hosts:
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
-        """Return all (state, part): the categories of busy time, then the causes of idle time."""
+        """Return all (state, part), busy before idle."""
         return (*(("busy", c) for c in self.categories), *(("idle", c) for c in _CAUSES))
 
     @cached_property
     def computes(self) -> Flags:
-        """Return a mask of the events that are ops computing on the host."""
+        """Return a mask of the ops that compute on the host."""
         return host.computing(self.events)
 
     @cached_property
     def _rows_of_threads(self) -> dict[int, Ints]:
-        """Return {thread number: rows of its events}."""
         group = Groups(self.thread)
         threads = self.thread[group.first].tolist()
         return dict(zip(threads, group.members(), strict=True))
 
     @cached_property
     def migrates(self) -> Flags:
-        """Return a mask of the page migrations; no call launches a page migration."""
+        """Return a mask of the page migrations, which no call launches."""
         return self.events.where_name(MIGRATION.match)
 
     def idle(self, cause: str) -> int:
@@ -189,7 +177,7 @@ class _Hosts:
         return len(self.categories) + _CAUSES.index(cause)
 
     def segments(self, thread: int) -> Segments:
-        """Return the time of ``thread`` as intervals; ``owner`` is the innermost event's row."""
+        """Return the innermost event of ``thread`` at each time, as rows."""
         if thread not in self._segments:
             rows = self._rows_of_threads.get(thread, np.empty(0, dtype=np.int64))
             self._segments[thread] = filled(innermost(self.events, rows))
@@ -200,8 +188,7 @@ class _Hosts:
     ) -> Iterator[tuple[Ints, Flags, Ints, Ints]]:
         """Split each [start, end) where its ``thread`` begins or ends a wait for a device.
 
-        Yield arrays with one entry per piece: index of the split interval, whether the thread
-        waited, start and end of the piece.
+        Yield arrays: index of the split interval, whether the thread waited, start, end.
         """
         for number in np.unique(thread).tolist():
             places = np.flatnonzero(thread == number)
@@ -216,9 +203,9 @@ class _Hosts:
             yield places[shared.interval], inside, shared.start_ns, shared.end_ns
 
     def state_labels(self, row: Ints) -> Ints:
-        """Return the index in ``labels`` of what a thread does in its innermost event ``row``.
+        """Return what a thread does in its innermost event ``row``, as indices into ``labels``.
 
-        ``row`` is ``NONE`` while no event is recorded on the thread.
+        ``row`` is ``NONE`` while the thread has no event.
         """
         if not len(self.state):
             return np.full(len(row), self.idle(HOST), dtype=np.int64)
@@ -238,8 +225,7 @@ def _host_intervals(hosts: _Hosts, steps: _StepBounds, rank: int | None) -> Inte
     return Intervals(hosts.labels, shared.interval, row, label, shared.start_ns, shared.end_ns)
 
 
-#: Arrays with one entry per time interval: step, event row, label, start and end, as in
-#: ``Intervals``
+#: Step, event row, label, start and end, as in ``Intervals``
 _Columns = tuple[Ints, Ints, Ints, Ints, Ints]
 
 
@@ -258,10 +244,10 @@ def _device_intervals(
 def _idle_intervals(
     hosts: _Hosts, steps: _StepBounds, device: DeviceActivity, waits: Waits
 ) -> Iterator[_Columns]:
-    """Yield the device's idle times; each is split at the launch call of the activity that ends it.
+    """Find the causes of the device's idle times.
 
-    The time before the call belongs to what the calling thread did. The time after the call is
-    launch latency or queued time.
+    Before a launch call, the cause is what the calling thread did. After it, the cause is launch
+    latency or queued work.
     """
     segments = filled(device.busy)
     free = np.flatnonzero(segments.owner == NONE)
@@ -301,7 +287,7 @@ def _idle_intervals(
 def _thread_intervals(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
-    """Split each [start, end) by what its ``thread`` did at each time; yield the pieces.
+    """Split each [start, end) by what its ``thread`` did at each time.
 
     ``tail`` is a mask of the intervals after the last activity of a step.
     """

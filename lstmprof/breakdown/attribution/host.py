@@ -1,9 +1,7 @@
-"""Divide the steps of a CPU run into parts, from what its host threads did.
+"""Find what the host of a CPU run did at each time.
 
-At each instant, the innermost event of a thread decides what the thread does. In an op that
-computes, it is busy in the op's category. In an op that only calls other ops, it is in
-``dispatch``. In a range without an op, it is in ``python``, or in ``dispatch`` if only the
-framework runs in the range. Then the threads are merged: if one thread computes, the step is busy,
+The innermost event of a thread decides: busy in an op that computes, ``dispatch`` in an op that
+only calls others, ``python`` in a range without an op. If one thread computes, the step is busy,
 whatever the other threads do. Source: docs/ledger.md.
 """
 
@@ -22,10 +20,10 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
-#: Framework → names of the ranges of lstmprof's captures in which no Python of the user runs. If
-#: several are listed, the first name that the profile contains is used. In the backward pass,
-#: PyTorch's autograd and Chainer walk their graphs. In other frameworks a step is one call of a
-#: compiled function, which has its own range since version 4 of lstmprof's table format.
+#: Framework → ranges of lstmprof's captures in which no Python of the user runs; the first recorded
+#: one counts. In the backward pass, PyTorch's autograd and Chainer walk their graphs. Elsewhere a
+#: step is one call of a compiled function, which has its own range since version 4 of the table
+#: format.
 _BACKWARD_RANGES = {
     "torch": ("backward",),
     "tensorflow": (PROGRAM, "step"),
@@ -38,30 +36,28 @@ _BACKWARD_RANGES = {
     "onnxruntime": (PROGRAM, "step"),
     "openvino": (PROGRAM, "step"),
 }
-#: Category → priority if several threads are busy at the same time. The least number wins; other
-#: categories have 0. The states of threads that are not busy follow from ``_FIRST_IDLE`` on.
+#: Priority of busy threads by category of work: the lowest number counts, and other categories have
+#: 0. Idle states follow from ``_FIRST_IDLE`` on.
 _PRIORITY = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
-#: Names of events of XLA on a CPU: a copy instruction (pattern), and the event around all the
-#: instructions of a program.
+#: XLA on a CPU: names of copy instructions, and of the event around a program's instructions.
 _XLA_COPY = re.compile(r"copy(?:\.\d+)?")
 _XLA_RUNS = "ThunkExecutor::Execute"
-#: Events of TensorFlow's input pipeline that compute nothing: they mostly run ahead in background
-#: threads, so no step waits for them. ``PyFunc`` runs a generator of the script.
+#: TensorFlow's input pipeline: background threads run ahead, so no step waits for these events.
+#: ``PyFunc`` runs a generator of the script.
 _PIPELINE = re.compile(
     r"Iterator::.*|Prefetch(?:Produce|Consume)|PyFunc:PyFunc|InstantiatedCapturedFunction::.*"
 )
-#: State and part of the time in which the framework runs ops, but none of them computes.
+#: The framework runs ops, but none of them computes.
 DISPATCH = ("idle", "dispatch")
-#: Events that the profiler records around a graph that TensorFlow's executor runs.
+#: Events around a graph that TensorFlow's executor runs.
 _EXECUTOR = frozenset(("KernelAndDeviceFunc::Run", "FunctionRun", "SessionRun"))
-#: ``innermost_of_each`` puts the times of all threads one after another on one time axis if this
-#: axis is shorter than this many ns, so that sums of two times fit int64.
+#: Longest time axis in ns on which sums of two times fit int64.
 _MOST_NS = 2**62
 
 
 def omits_short_ops(parts: Collection[tuple[str, str]], names: Iterable[str | None]) -> bool:
-    """Return whether TensorFlow's executor made the profile, which omits very short ops on a CPU.
+    """Return whether TensorFlow's executor made the profile, which omits very short CPU ops.
 
     For each op of a graph the executor computes a moving mean of the op's cycles. The profiler
     stops recording the op if this mean falls below 8,000 (5,000 in older versions): ``KernelStats``
@@ -82,10 +78,7 @@ def framework_ranges(info: RunInfo) -> tuple[str, ...]:
 
 
 def computing(events: EventTable) -> Flags:
-    """Return a mask of the ops that compute on the host.
-
-    Such ops have a category, and their rank launches no kernels.
-    """
+    """Return a mask of the ops that compute on the host, not on a GPU."""
     busy = events.is_kind("op") & events.column("category").is_valid().to_numpy()
     busy &= ~events.where_name(_PIPELINE.fullmatch)
     calls = events.is_kind("runtime") & events.where_name(is_kernel_launch)
@@ -95,10 +88,7 @@ def computing(events: EventTable) -> Flags:
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
-    """Return each thread's innermost event of ``rows`` at each time, one thread after another.
-
-    ``thread`` has the number of every event's thread.
-    """
+    """Return the innermost event of each thread at each time, thread by thread."""
     nested = nesting_order(events, rows)
     nested = nested[np.argsort(thread[nested], kind="stable")]
     start, end = events.start_ns[nested], events.end_ns[nested]
@@ -118,11 +108,9 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_threads(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Return the event that decides what the host of ``rank`` does at each time.
+    """Return the event that decides what the host does at each time, computing ops first.
 
-    Events that compute come first, then the other events, by their state code.
-
-    ``computes`` and ``state`` have one entry per event: whether it computes, and its state code.
+    ``state`` is a code per event: what its thread does (dispatch, Python, a wait …).
     """
     thread = thread_ids(events)
     rows = events.rows_of_rank(rank)
@@ -137,12 +125,11 @@ def merged_threads(events: EventTable, rank: int | None, computes: Flags, state:
 
 
 def with_whole_copies(events: EventTable, merged: Segments, computes: Flags) -> Segments:
-    """Return ``merged`` with the whole time of each copy that XLA divides among threads.
+    """Extend each copy that XLA divides among threads to the end of the slowest thread.
 
-    The copy's event covers only the share of the thread that began it; the shares of other threads
-    have no events. No ``ThunkExecutor::Execute`` runs until all shares are done. So time between a
-    copy and the next instruction belongs to the copy if no ``Execute`` runs. Source: stack samples
-    of jax 0.11, which are all in ``CopyThunk`` at such times.
+    The copy's event covers only the work of the thread that began it; the other threads have no
+    events. No ``ThunkExecutor::Execute`` runs until all threads are done. Source: stack samples of
+    jax 0.11, which are all in ``CopyThunk`` at such times.
     """
     runs = np.flatnonzero(events.is_kind("op") & events.is_one_of("name", _XLA_RUNS))
     if not len(runs) or len(merged.owner) < 3:

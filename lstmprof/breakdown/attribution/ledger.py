@@ -1,10 +1,7 @@
-"""The ledger: every nanosecond of a step on each device, counted once.
+"""Sum the time of each step on each device by category of work and cause of idle time ("parts").
 
-Sums the attributed time intervals (``attribution``) by part: a category of work if the state is
-busy, a cause of idle time if it is idle. Returns rows (rank, step, device, state, part, ns). The
-rows of one device in one step sum to exactly the step's length. A rank with
-device activities has rows for each device. Any other rank has rows for its host threads together,
-with ``device`` null.
+Every nanosecond counts once, so the rows of one device in one step sum to the step's length. A rank
+without device activities has rows for its host, with ``device`` null.
 """
 
 from __future__ import annotations
@@ -46,23 +43,23 @@ COLUMNS = (
     Column.integer("ns", "time that the step spends in this part"),
 )
 SCHEMA = schema(COLUMNS)
-#: Columns of the events that the ledger is computed from.
+#: Columns of the events to read.
 READS = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device", "stream"),
     *("correlation_id", "launch_id", "category"),
 )
 
-#: (index of the rank in ``_Sums.ranks``, device or None for the host, index of the step)
+#: (index of the rank, device or None for the host, index of the step)
 _Row = tuple[int, int | None, int]
 
 
 def ledger(
     events: EventTable, windows: Sequence[Window], waits: AllWaits = MappingProxyType({})
 ) -> pa.Table:
-    """Return the ledger of the steps ``windows``: one row per step, device and part (``SCHEMA``).
+    """Return the time per step and device, by category of work and cause of idle time.
 
-    Parts without time have no row. If ``events`` are only a part of the profile, ``waits`` has the
-    waits of the devices in the whole profile.
+    ``waits`` are the idle times of the devices in the whole profile, needed if ``events`` are only
+    a section of it.
     """
     sums = _Sums(windows)
     sums.add(events, None, waits)
@@ -70,12 +67,7 @@ def ledger(
 
 
 def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_EVENTS) -> pa.Table:
-    """Return the ledger of ``packed``, batch by batch if it has more than ``size`` events.
-
-    A batch is a part of the profile; the times of all batches are summed for each step. The
-    devices' waits (since when a device is idle, how long launches take) are computed first, from
-    the whole profile.
-    """
+    """Return the ledger, batch by batch for profiles with more than ``size`` events."""
     batches, sums = Batches(packed, size, READS), _Sums(windows)
     if not batches.divisible:
         return ledger(packed.table(READS), windows)
@@ -86,7 +78,7 @@ def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_E
 
 
 class _Sums:
-    """Sums of ns by rank, device, step and part; batches of events are added one by one."""
+    """Time per rank, device, step and part, summed over batches of events."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
         self._windows = windows
@@ -103,7 +95,7 @@ class _Sums:
         within: tuple[int, int] | None,
         waits: AllWaits,
     ) -> None:
-        """Add the time of ``events`` in the steps; ``within`` is the (start, end) of the batch."""
+        """Add a batch of events; ``within`` is its (start, end)."""
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
         attribution = Attribution(events)
         for rank_number, (rank, own) in enumerate(self._of_rank.items()):
@@ -120,7 +112,7 @@ class _Sums:
                         sums[part] = sums.get(part, 0) + int(spent[label])
 
     def table(self) -> pa.Table:
-        """Return the sums (``SCHEMA``), sorted by rank, device and step, busy before idle."""
+        """Return the sums by rank, device and step, busy before idle."""
         order = {label: n for n, label in enumerate(_labels([*self._categories]))}
         rows = []
         for row in sorted(self._spent, key=lambda p: (p[0], p[1] is not None, p[1] or 0, p[2])):
@@ -138,14 +130,14 @@ def _meets(window: Window, within: tuple[int, int] | None) -> bool:
 
 
 def _summed(intervals: Intervals, windows: int) -> Ints:
-    """Return an array of nanoseconds with one row per step and one column per (state, part)."""
+    """Return ns, with one row per step and one column per (state, part)."""
     spent = np.zeros((windows, len(intervals.labels)), dtype=np.int64)
     np.add.at(spent, (intervals.window, intervals.label), intervals.end_ns - intervals.start_ns)
     return spent
 
 
 def _labels(categories: list[str]) -> list[tuple[str, str]]:
-    """Return all possible (state, part) pairs in the order of the table's rows."""
+    """Return all (state, part) in the order of the table's rows."""
     waits = (*STATES, HOST, UNATTRIBUTED)
     tails = [TAIL + cause for cause in waits]
     idle = [*tails, UNATTRIBUTED, CALL, LATENCY, QUEUED, *STATES, HOST]

@@ -1,10 +1,8 @@
-"""Find when each device of a profile was idle before an activity, and why.
+"""Find when each device was idle before an activity, and which host event can show why.
 
-If several activities run at the same time, the time belongs to one of them: compute comes before
-collectives, collectives before copies, copies before memsets. Among equal kinds, the activity that
-started first comes first, then the lower correlation id (docs/ledger.md). Reads all events of the
-profile, because a gap's cause may lie outside its step: the device may have become idle before the
-step, and the usual time from a launch to its activity is a median over all launches.
+If several activities run at once, the time belongs to one of them: compute before collectives,
+copies and memsets (docs/ledger.md). The whole profile is read, because a device may become idle
+before the step, and launch latency is a median over all launches.
 """
 
 from __future__ import annotations
@@ -24,15 +22,14 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import content_order
 from lstmprof.runs.invariants import MOST_NS
 
-#: Kind of an activity → its priority if several activities run at once. Compute has 0. The activity
-#: with the lowest number comes first.
+#: Priority of copies and memsets if several activities run at once; compute has 0 and comes first.
 _KIND_CLASS = {"memcpy": 2, "memset": 3}
 _COLLECTIVE_CLASS = 1
 
 
 @dataclass(frozen=True)
 class DeviceActivity:
-    """A device's activities, sorted by (start, end, correlation id), and which one runs when."""
+    """A device's activities, sorted by start, and which one counts at each time (``busy``)."""
 
     number: int
     start_ns: Ints
@@ -44,7 +41,7 @@ class DeviceActivity:
 
 
 def device_activities(events: EventTable, rank: int | None) -> Iterator[DeviceActivity]:
-    """Yield the devices of ``rank`` that have activities, in order of their numbers."""
+    """Yield the devices of ``rank`` that have activities."""
     rows = events.rows_of_rank(rank)
     rows = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
     device = events.ints("device", UNKNOWN)
@@ -76,18 +73,17 @@ def _classes(events: EventTable) -> Ints:
     return np.where((by_kind == 0) & collective, _COLLECTIVE_CLASS, by_kind)
 
 
-#: Idle time after a launch call counts as launch latency up to ``LATENCIES`` times the profile's
-#: median latency, and in any case up to ``LEAST_LATENCY_NS`` (λ in docs/ledger.md).
+#: Longest launch latency: ``LATENCIES`` times the profile's median latency, but at least
+#: ``LEAST_LATENCY_NS`` (λ in docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
-#: ``may_explain_waits`` returns None if at least this share of the events may show why a device
-#: waited: to leave out the few other events would save no time.
+#: If so many events may explain waits, leaving out the others saves no time.
 MOST_EXPLAINING = 0.7
 _NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device was idle in the whole profile, and the longest time that counts as latency."""
+    """When a device was idle in the whole profile, and its longest launch latency."""
 
     since_ns: Ints  # when the device became idle, for each time that it was idle
     until_ns: Ints  # when the next activity began
@@ -100,19 +96,19 @@ class Waits:
         return self.since_ns[np.searchsorted(self.until_ns, until_ns)]
 
 
-#: Rank → device number → waits of this device.
+#: Rank → device number → its idle times.
 AllWaits = Mapping[int | None, Mapping[int, Waits]]
 
 
 def waits_of(device: DeviceActivity) -> Waits:
-    """Return the waits of a device; ``device`` has all its activities in the profile."""
+    """Return the idle times of a device, from all its activities in the profile."""
     gaps = _Gaps()
     gaps.add(device)
     return gaps.waits()
 
 
 class _Gaps:
-    """Collects a device's idle times before activities, which are added in batches, in order."""
+    """Collects a device's idle times from batches of its activities, in order."""
 
     def __init__(self) -> None:
         self._reached = _NEVER
@@ -120,23 +116,21 @@ class _Gaps:
         self._latencies_ns: list[Ints] = []
 
     def add(self, device: DeviceActivity) -> None:
-        """Add the next batch of the device's activities."""
         reached = np.maximum.accumulate(np.append(self._reached, device.end_ns))
         self._reached = int(reached[-1])
         after_gap = np.flatnonzero(device.start_ns > reached[:-1])
-        # If several activities begin together, it is unknown which one the device waited for.
+        # It is unknown which of several activities that begin together the device waited for.
         alone = np.append(device.start_ns[1:] > device.start_ns[:-1], True)[after_gap]
         columns = (reached, device.start_ns, device.launch, device.returned_ns)
         since, until, launch, returned = (column[after_gap] for column in columns)
         known = launch != NONE
         queued = known & alone & (returned <= since)
         self._parts.append((since, until, np.where(queued, since, until)))
-        # Before its first activity, a device has not become idle: its earlier work is not recorded.
+        # Work before the first recorded activity is unknown.
         waited = known & (returned > since) & (since > _NEVER)
         self._latencies_ns.append((until - returned)[waited])
 
     def waits(self) -> Waits:
-        """Return the waits between the activities of all added batches."""
         since, until, host_until = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         latencies = np.sort(np.concatenate(self._latencies_ns))
         median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
@@ -145,10 +139,9 @@ class _Gaps:
 
 
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
-    """Return the waits of each device of ``ranks``; ``packed`` is a profile sorted by start."""
+    """Return the idle times of each device of ``ranks``, from a profile sorted by start."""
     gaps: dict[tuple[int, int], _Gaps] = {}
-    # Per device, its activities with the latest start so far: more activities with this start may
-    # follow.
+    # Activities with the latest start: more with this start may follow in the next piece.
     late: dict[tuple[int, int], Ints] = {}
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():
@@ -168,7 +161,7 @@ def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, d
 
 
 def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int], Ints]]:
-    """Yield ((rank, device), rows of its activities with a duration) for the rows ``piece``."""
+    """Yield (rank, device) and the rows of its activities among the rows ``piece``."""
     kinds = [kind in ACTIVITY_KINDS for kind in packed.texts("kind")]
     chosen = np.array([*kinds, False])[packed.codes("kind", piece)]
     chosen &= (packed.values("dur_ns", piece) > 0) & packed.has_value("device", piece)
@@ -180,7 +173,7 @@ def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int],
 
 
 def _packed_activity(packed: Packed, device: int, rows: Ints) -> DeviceActivity:
-    """Return the activities ``rows`` of a device, with only the fields that ``_Gaps`` reads."""
+    """Return a device's activities, with only the fields that ``_Gaps`` reads."""
     start_ns, dur_ns = packed.values("start_ns"), packed.values("dur_ns")
     rows = rows[_exact_order(packed, rows)]
     start = start_ns[rows].astype(np.int64)
@@ -191,11 +184,10 @@ def _packed_activity(packed: Packed, device: int, rows: Ints) -> DeviceActivity:
 
 
 def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
-    """Return for each event whether it may show what a device waited for.
+    """Mark the events that may show what a device waited for; None means all events.
 
-    An event of a host thread can show this only if it runs while a device is idle, before the
-    launch for which the device waits. Return None, which means all events, if there are several
-    ranks, or if nearly all events may show it. ``packed`` is sorted by start.
+    A host event can show this only if it runs while a device is idle, before the launch for which
+    the device waits.
     """
     of = event_types(packed)
     active = [kind in ACTIVITY_KINDS for kind in of.kind]
@@ -218,12 +210,12 @@ def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits
 
 
 def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple[Ints, Ints]:
-    """Return starts and ends of times in which host events may explain waits."""
+    """Return starts and ends of the times in which host events may explain waits."""
     always = np.iinfo(np.int64).max
     closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
     parts = []
     for of in waits:
-        # After the step's last activity, the step's own thread shows what the device waits for.
+        # After the last activity, the step's own thread shows what the device waits for.
         has_end = np.searchsorted(closed, of.since_ns, "right") < np.searchsorted(
             closed, of.until_ns, "right"
         )
@@ -237,7 +229,7 @@ def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> 
 
 
 def _exact_order(packed: Packed, rows: Ints) -> Ints:
-    """Return the indices that sort ``rows``, sorted by start, by (start, end, correlation id)."""
+    """Sort ``rows``, already sorted by start, also by end and correlation id."""
     start = packed.values("start_ns")[rows]
     alike = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])

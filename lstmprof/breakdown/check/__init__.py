@@ -1,9 +1,4 @@
-"""Check the quality of a profile: what it contains, what it lacks, and what recording cost.
-
-::
-
-    breakdown ─ parts_of ─▶ counts and missing data per rank ─ QUESTIONS, in order ─▶ results
-"""
+"""Check the quality of a profile: what it contains, what it lacks, and what recording cost."""
 
 from __future__ import annotations
 
@@ -51,25 +46,21 @@ from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Columns of the events that ``parts_of`` reads.
+#: Columns of the events to read.
 _READS = ("event_id", "kind", "start_ns", "dur_ns", "rank", "shapes", "launch_id")
-#: Kinds of lacks (missing data): the program used a GPU, or may have used one, but the profile has
-#: no GPU activity.
+#: The program used a GPU, or may have used one, but the profile has no GPU activity.
 NO_GPU_LACKS = ("TPU not read", "no GPU activity", "no ops or kernels of the program", GPU_UNSEEN)
 
 
 @dataclass(frozen=True)
 class Part:
-    """One rank's profile: the data that it lacks (``lacks``), and counts of its events (``has``).
+    """One rank's profile: counts of its events (``has``), missing data, and profiler overhead.
 
-    ``with_shapes`` counts ops whose input shapes were recorded. ``early`` counts activities that
-    begin before their launch call, by at most ``early_ns``. ``overheads`` counts events of the
-    profiler itself; they take ``overhead_ns`` of the ``steps_ns`` of all steps. ``timed`` is True
-    if steps were timed without a profiler. ``inflation_share`` is how much longer profiled steps
-    are than steps without a profiler (0.1: 10 %); it is None if no step was timed, or if the steps
-    do different work. ``settings`` names recorded data that slow down the host. ``allocations``
-    counts recorded allocations and frees. ``memory`` is True if totals of allocated memory were
-    recorded.
+    ``early``: activities that begin before their launch call, by at most ``early_ns``.
+    ``overheads``: events of the profiler itself. ``timed``: steps were timed without a profiler.
+    ``inflation_share``: how much longer profiled steps are than others (0.1: 10 %). ``settings``:
+    recorded data that slow down the host, such as stacks. ``memory``: totals of allocated memory
+    were recorded.
     """
 
     has: Recorded
@@ -88,18 +79,14 @@ class Part:
 
     @property
     def on_cpu(self) -> bool:
-        """Return whether ops were recorded, and nothing shows that a GPU was used."""
+        """Return whether only a CPU was used, as far as the profile shows."""
         gpu_work = self.has.activities or self.has.kernel_launches
         unseen = any(lack.kind in NO_GPU_LACKS for lack in self.lacks)
         return bool(self.has.ops) and not gpu_work and not unseen
 
 
 def parts_of(breakdown: Breakdown) -> list[Part]:
-    """Return what the profile of each rank of a breakdown contains and lacks.
-
-    Raises:
-        RunError: the events are missing, damaged or of another schema version.
-    """
+    """Return what the profile of each rank contains and lacks."""
     info, timings = breakdown.run.info, breakdown.timings
     timed = timings is not None and info.source in MEASURED
     counters = _counter_values(breakdown)
@@ -138,7 +125,7 @@ def parts_of(breakdown: Breakdown) -> list[Part]:
 
 
 def _counter_values(breakdown: Breakdown) -> Counter[tuple[int | None, str]]:
-    """Return {(rank, name of a counter): number of recorded values}."""
+    """Count the recorded values of each counter on each rank."""
     numbers: Counter[tuple[int | None, str]] = Counter()
     for batch in breakdown.run.counters(("rank", "name")):
         groups = batch.group_by(["rank", "name"]).aggregate([([], "count_all")])
@@ -154,21 +141,17 @@ def _by_rank(events: Packed, rows: Ints) -> dict[int | None, Ints]:
     return {n: rows[members] for n, members in zip(numbers, group.members(), strict=True)}
 
 
-#: The state of a check is warn (numbers are doubtful) if missing data affect more than
-#: ``WARN_SHARE`` of the time or events. Above ``FAIL_SHARE`` it is fail (do not trust the numbers).
+#: Share of time or events affected by missing data, above which numbers are doubtful (warn) or not
+#: to be trusted (fail).
 WARN_SHARE, FAIL_SHARE = 0.10, 0.20
 
-#: (state, sentence[, affected share]); None if the check has no result.
+#: (state, sentence[, affected share])
 Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 
 @dataclass(frozen=True)
 class Question:
-    """One check: the kinds of missing data that it reports, and its answer if no data are missing.
-
-    ``lacks`` has the kinds (``Lack.kind``). If data are missing, the result of ``answer`` is shown
-    in addition, unless its state is ok.
-    """
+    """One check: which missing data it reports, and what it says about recorded data."""
 
     name: str
     lacks: tuple[str, ...]
@@ -176,23 +159,22 @@ class Question:
 
 
 def is_counted(lack: Lack, part: Part) -> bool:
-    """Return whether ``check`` reports ``lack``.
+    """Return whether ``check`` reports missing data.
 
-    Every lack is reported, with one exception: "recording that slows the run" is not reported if
-    input shapes are the only costly data that were recorded.
+    Slow recording is not reported if only input shapes made it slow.
     """
     return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 
 
 def state_of(lack: Lack) -> State:
-    """Return the state of the row that reports the missing data ``lack``."""
+    """Return how bad the missing data are."""
     if lack.kind == "no step markers":
         return NOT_RECORDED
     return FAIL if lack.blinds or (lack.share or 0.0) > FAIL_SHARE else WARN
 
 
 def graded(share: float) -> State:
-    """Return the state for the profiler's overhead, given as a share of the undisturbed step."""
+    """Return how bad the profiler's overhead is, as a share of the undisturbed step."""
     share = round(share, 9)  # the float 1.1 − 1 is a little more than 0.1
     return FAIL if share > FAIL_SHARE else WARN if share > WARN_SHARE else OK
 
@@ -347,27 +329,23 @@ QUESTIONS = (
 )
 
 
-#: If all other checks are ok, ``check`` shows no recipe for a better profile: the data that these
-#: three checks need require a second run, or slow down each op.
+#: Alone, these checks get no recipe for a better profile: it would take a second run, or slow down
+#: each op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
-#: Exit status if a check fails. ``lstmprof compare`` uses it if ``--fail-if`` is true.
+#: Exit status if a check fails, or if ``lstmprof compare --fail-if`` is true.
 FAILED = 3
 _RUN_KINDS = {rule.kind for rule in RULES if rule.of_run} | {NOTE}
 
 
 def check(breakdowns: Sequence[Breakdown]) -> Document:
-    """Check the profiles of ``breakdowns``, and return the results.
-
-    Raises:
-        RunError: the events are missing, damaged or of another schema version.
-    """
+    """Check the profiles of ``breakdowns``."""
     runs = [checked(breakdown) for breakdown in breakdowns]
     status = FAILED if any(run.state == FAIL for run in runs) else 0
     return Document(schema_version=VERSION, exit_status=status, runs=runs)
 
 
 def checked(breakdown: Breakdown) -> Checked:
-    """Check the profile of one run, and return the results."""
+    """Check the profile of one run."""
     info = breakdown.run.info
     rows = []
     for number, part in enumerate(parts_of(breakdown)):
@@ -388,9 +366,9 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """Return one row per lack, and one for the answer if it is not ok or if there is no lack.
+    """Return rows about missing data, else about the recorded data.
 
-    ``first``: this is the run's first rank; only there, lacks of the whole run have rows.
+    Data missing in the whole run are reported only for the ``first`` rank.
     """
     rows = []
     for lack in part.lacks:

@@ -49,10 +49,9 @@ class Checked(Documented, frozen=True):
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Return the results as pairs of texts: (state and name of the check, sentence).
+        """Return pairs of texts: (state and name of the check, sentence).
 
-        If several ranks have the same state, the sentence is about the first rank and names the
-        others: "rank 3 (likewise 0, 1 and 5 more): …".
+        Ranks with the same result share a line: "rank 3 (likewise 0, 1 and 5 more): …".
         """
         alike: dict[tuple[str, str], list[Row]] = {}
         for row in self.rows:
@@ -99,5 +98,4 @@ class Document(Documented, frozen=True):
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of the document."""
     return msgspec.json.schema(Document)

@@ -1,10 +1,8 @@
 """Find events that occur, or take long, in some steps only: the clean step may hide them.
 
-An event is listed if it occurs in less than half of the steps. A more frequent event is listed if
-it takes much longer in some steps, and if its extra time is most of the difference between the
-steps: for example, a wait for input in every third step. Calls of the same name count together,
-such as allocations in the first step. Preemptions by other processes hit different events in each
-step, so they are not listed.
+An example is a wait for input in every third step. Calls of the same name count together, such as
+allocations in the first step. Preemptions by other processes hit different events in each step, so
+they are not listed.
 """
 
 from __future__ import annotations
@@ -21,28 +19,24 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 
-#: An event is rare if it occurs in less than this share of the steps.
+#: Rare events occur in less than this share of the steps.
 RARE_SHARE = 0.5
-#: A rare event is listed if it takes at least this share of a clean step.
+#: Least time of a listed rare event, as a share of a clean step.
 LEAST_RARE_SHARE = 0.02
-#: An event is long in a step if it takes more than this many times its usual time.
+#: Long events take more than this many times their usual time.
 LONG = 3
-#: An event that is long in some steps is listed if its share of the extra time of all steps is at
-#: least ``LEAST_EXTRA_SHARE``, and at least ``LEAST_TIMES_USUAL`` times its usual share of a step.
-#: The second condition is needed because preemptions hit the longest op most often.
+#: An event that is long in some steps is listed if it explains this share of the steps' extra time,
+#: and this many times its usual share of a step: preemptions hit the longest op most often.
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
-#: Text that the names of Python frames of PyTorch's profiler contain.
+#: In names of Python frames of PyTorch's profiler
 _PROFILER = "torch/profiler/"
-#: Name for the time of a step in which no op runs.
+#: A step's time without ops
 BETWEEN = "Python between the ops"
 
 
 @dataclass(frozen=True)
 class Rare:
-    """An event that occurs, or is long, in only ``steps`` steps.
-
-    ``each_ns`` is the median of its times in these steps.
-    """
+    """An event that occurs, or is long, in few steps, with its median time there."""
 
     name: str
     steps: int
@@ -59,18 +53,15 @@ def now_and_then(
     on_device: bool,
     foreign: bool,
 ) -> tuple[Rare, ...]:
-    """Return the events that occur, or take long, in some steps only; the longest in total first.
+    """Return events that occur, or take long, in some steps only, longest first.
 
-    ``slot`` has a number for each event; matching events of different steps have the same number
-    (``slots``). ``step_ns`` is the length of the clean step including the cost of recording. The
-    ``quantile`` of an event's times is its usual time. If ``on_device`` is True, calls in which the
-    host waits for its device do not count. If ``foreign`` is True (another tool made the profile),
-    an event may be long in only one step; in profiles by lstmprof, one long event is noise.
+    ``slot`` is equal for matching events of different steps. ``quantile`` of an event's times is
+    its usual time. ``on_device``: ignore calls that wait for the device. ``foreign``: another tool
+    made the profile, so one long event is not just noise.
     """
     if not len(events):
         return ()
-    # Ignore the profiler's own events, and the copies of host ranges on a device: a copy has the
-    # times of the range's kernels, which may run in a later step.
+    # A device's copy of a host range has the times of its kernels, which may run in a later step.
     copied = events.is_kind("range") & (events.ints("device", UNKNOWN) != UNKNOWN)
     frames = events.is_kind("python") & events.where_name(lambda name: _PROFILER in name)
     own = events.is_kind("overhead") | (nearest(events.rows_named("parent_id"), frames) != NONE)
@@ -78,7 +69,7 @@ def now_and_then(
     if on_device:
         waits = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
         slot = np.where(waits, NONE, slot)
-    # An activity belongs to the step that launched it, because the host may run ahead by steps.
+    # the host may run ahead by steps
     launch = events.rows_named("launch_id")
     at_ns = np.where(launch != NONE, events.start_ns[launch], events.start_ns)
     step = np.searchsorted(np.sort([w.start_ns for w in windows]), at_ns, side="right")
@@ -99,9 +90,9 @@ def now_and_then(
 def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return the outermost events whose names occur in few steps and take ``least_ns`` there.
+    """Return the outermost events that occur in few steps and are long there.
 
-    The time of a host event counts as at least the time of the activities that it launches.
+    A host event is at least as long as the activities that it launches.
     """
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))
@@ -133,9 +124,9 @@ def _long_in_some(
     step_ns: float,
     quantile: float,
 ) -> list[Rare]:
-    """Return events that are long in some steps and explain most of the steps' extra time.
+    """Return events that are long in some steps, and so explain why these are long.
 
-    The times of events with the same ``key`` in one step are added; ``NONE`` leaves an event out.
+    ``key`` is equal for events that count together.
     """
     differ_ns = sum(max(w.end_ns - w.start_ns - step_ns, 0.0) for w in windows)
     rows = np.flatnonzero(key != NONE)

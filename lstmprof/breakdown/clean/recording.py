@@ -1,9 +1,9 @@
 """Compute the profiler's own time in each time interval of the profiled steps (docs/ledger.md).
 
-Recording an event costs time before its recorded start, inside it, and after its recorded end
-(``Cost``). A loop of one trivial call shows the least cost. In a real step an event costs more,
-because the profiler's code and data have left the caches: with torch.profiler 0.7 to 0.9 µs in the
-loop and 1.4 to 1.9 µs in the steps of torch-lstmcell-basic (torch 2.13, Xeon with two CPUs).
+Recording an event costs time before its recorded start, inside it, and after its recorded end. A
+loop of one trivial call shows the least cost. In a real step an event costs more, because the
+profiler's code and data have left the caches: with torch.profiler 0.7 to 0.9 µs in the loop and 1.4
+to 1.9 µs in the steps of torch-lstmcell-basic (torch 2.13, Xeon with two CPUs).
 """
 
 from __future__ import annotations
@@ -19,31 +19,30 @@ from lstmprof.events.threads import thread_ids
 from lstmprof.runs.fields import RecordingInfo
 from lstmprof.runs.metadata import RunInfo
 
-#: Cost (ns) of recording one event on a host, if the run did not measure it. Measured on an EPYC
-#: (torch 2.13, torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms without and
-#: 9.7 ms with the profiler, in a loop that does nothing else.
+#: Cost (ns) of one host event, if the run did not measure it. Measured on an EPYC (torch 2.13,
+#: torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms without and 9.7 ms with
+#: the profiler, in a loop that does nothing else.
 RECORDING_NS = 180
-#: Profiler → cost of one event in ns, for profilers with a lower cost. Measured on the same EPYC: a
-#: jitted product of one element takes 3.2 µs without and 4.8 µs with the profiler, for 14 events
-#: (jax 0.10); an eager product in TensorFlow 2.21 takes 5.2 µs without and 5.7 µs with the
-#: profiler, for 8 events.
+#: The same for cheaper profilers. Measured on the same EPYC: a jitted product of one element takes
+#: 3.2 µs without and 4.8 µs with the profiler, for 14 events (jax 0.10); an eager product in
+#: TensorFlow 2.21 takes 5.2 µs without and 5.7 µs with the profiler, for 8 events.
 QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
-#: The cost of an event is at most ``MOST_RECORDING_NS``, or ``MOST_TIMES`` times its cost in a loop
-#: of one trivial call, whichever is more. Measured as CPU time of steps of five implementations,
-#: with and without the profiler, on the EPYC beside five other processes: 1.6 to 2.3 µs per event
-#: for torch.profiler, 1.5 to 2.0 µs for jax.profiler, 3.0 to 3.1 µs for tf.profiler. On the Xeon,
-#: an event in a step cost 1 to 2.7 times as much as in the loop for torch.profiler, and 2.1 to 2.6
-#: times as much for tf.profiler.
+#: Highest cost of an event, in ns or as a multiple of its cost in a loop of one trivial call; the
+#: larger limit holds. Measured as CPU time of steps of five implementations, with and without the
+#: profiler, on the EPYC beside five other processes: 1.6 to 2.3 µs per event for torch.profiler,
+#: 1.5 to 2.0 µs for jax.profiler, 3.0 to 3.1 µs for tf.profiler. On the Xeon, an event in a step
+#: cost 1 to 2.7 times as much as in the loop for torch.profiler, and 2.1 to 2.6 times as much for
+#: tf.profiler.
 MOST_RECORDING_NS, MOST_TIMES = 3_000, 4
-#: Names of the ranges that a capture writes around a step and around its phases.
+#: Ranges that a capture writes around a step and its phases.
 OWN_RANGES = frozenset({"step", "input", "forward", "loss", "backward", "optimizer"})
-#: Parts of idle time in which no host thread keeps the device waiting.
+#: Idle time for which no host thread is to blame.
 _NO_HOST = (LATENCY, QUEUED, UNATTRIBUTED)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The profiler's cost of one event in ns: before its start, inside it, and after its end."""
+    """The profiler's cost of one event: before its start, inside it, and after its end."""
 
     before_ns: float
     inside_ns: float
@@ -51,21 +50,18 @@ class Cost:
 
     @property
     def ns(self) -> float:
-        """Return the sum of the three parts."""
         return self.before_ns + self.inside_ns + self.after_ns
 
     def times(self, factor: float) -> Cost:
-        """Return ``factor`` times this cost."""
         return Cost(self.before_ns * factor, self.inside_ns * factor, self.after_ns * factor)
 
 
 @dataclass(frozen=True)
 class Costs:
-    """The cost of recording one event: between ``least_ns`` and ``most_ns``, usually ``usual_ns``.
+    """The least, highest and usual cost of recording one event.
 
-    ``shape`` divides a cost of 1 ns into the time before, inside and after an event. ``own_range``
-    is the cost of one of the capture's own ranges. ``measured`` is True if this capture measured
-    the costs.
+    ``shape`` divides 1 ns into the time before, inside and after an event. ``own_range``: cost of a
+    range of the capture. ``measured``: by this capture.
     """
 
     shape: Cost
@@ -77,7 +73,7 @@ class Costs:
 
 
 def costs_of(info: RunInfo) -> Costs:
-    """Return the median costs of the rounds (processes) in run.json; defaults without costs."""
+    """Return the costs that the run measured (median over its rounds), else defaults."""
     rounds = [r for r in info.recording or () if r.event_ns]
     if not rounds:
         usual_ns = QUICK_RECORDING_NS.get(str(info.profiler), RECORDING_NS)
@@ -91,10 +87,7 @@ def costs_of(info: RunInfo) -> Costs:
 
 
 def _event(loop: RecordingInfo) -> Cost:
-    """Return the cost of an event.
-
-    If the cost before the event was not measured, it is half of the cost outside the event.
-    """
+    """Return the cost of an event, as measured in a loop."""
     whole, inside = loop.event_ns or 0.0, loop.event_inside_ns or 0.0
     before = (whole - inside) / 2 if loop.event_before_ns is None else loop.event_before_ns
     return Cost(before, inside, whole - inside - before)
@@ -113,12 +106,10 @@ def _median(costs: list[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Borders:
-    """How many recorded events border on each time interval.
+    """How many recorded events border on each time interval, and put cost into it.
 
-    ``before`` counts events that begin at the interval's end: the interval contains the cost before
-    these events. ``after`` counts events that end at the interval's start: it contains the cost
-    after these events. ``own`` is 0, 1 or 2: the number of borders that the interval shares with
-    the event to which it belongs.
+    ``before``: events that begin at the interval's end. ``after``: events that end at its start.
+    ``own``: how many of its two borders the interval shares with its own event.
     """
 
     before: Ints
@@ -126,7 +117,7 @@ class Borders:
     after: Ints
 
     def ns(self, cost: Cost) -> np.ndarray:
-        """Return the ns of recording in each time interval, if each event costs ``cost``."""
+        """Return the time of recording in each time interval."""
         return np.asarray(
             self.before * cost.before_ns
             + self.own * cost.inside_ns / 2
@@ -143,18 +134,17 @@ class Recorded:
 
     @property
     def borders(self) -> Ints:
-        """Return the number of starts and ends of events that border on each time interval."""
+        """Return the number of starts and ends of events at each time interval."""
         return np.asarray(
             self.events.before + self.events.after + self.ranges.before + self.ranges.after
         )
 
 
 def recorded(events: EventTable, intervals: Intervals, *, own_ranges: bool) -> Recorded:
-    """Return how many recorded events border on each of ``intervals``.
+    """Count the recorded events that border on each of ``intervals``.
 
-    ``own_ranges``: count the capture's own ranges separately from the framework's events. Counts
-    are 0 for a device's launch latency, queued and unattributed time, because a faster host would
-    not shorten these times.
+    Launch latency, queued and unattributed time get none, because a faster host would not shorten
+    them. ``own_ranges``: count the capture's ranges separately.
     """
     thread = thread_ids(events)
     on_host = (thread >= 0) & ~events.is_kind("overhead")

@@ -1,8 +1,8 @@
-"""Find the time of a clean step in which the user's script waits: it sleeps, or waits for a lock.
+"""Find the time in which the user's script waits: it sleeps, or waits for a lock.
 
-A profile does not show whether a thread between two ops computes or waits. After the measured
-steps, ``capture.worker.lines`` samples for how long each line of the script waits per step. This
-time is taken from the longest times between ops, because a wait is one long time.
+A profile does not show whether a thread between two ops computes or waits. So, after the measured
+steps, ``capture.worker.lines`` samples how long each line of the script waits. The longest times
+between ops get this time, because a wait is one long time.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import CALL_GAP_NS
 from lstmprof.runs.fields import ScriptLine
 
-#: Name of the part of idle time in which a line of the script waits.
+#: Idle time in which the script waits.
 SCRIPT_WAITS = "waiting"
-#: Calls that sleep: a busy machine makes all other lines, and all other waits, longer.
+#: Only sleeps stay as long on a busy machine; all other lines and waits get longer.
 SLEEPS = re.compile(r"time\.sleep")
-#: lstmprof places waits in the longest times between ops first. It uses a time that is shorter than
-#: this share of all waits only if the longer times are too short for all waits. Chosen by hand.
+#: A time between ops that is shorter than this share of all waits gets a wait only if the longer
+#: ones are too short. Chosen by hand.
 LEAST_SHARE = 0.05
 
 
 def slept_ns(lines: Iterable[ScriptLine]) -> int:
-    """Return for how many ns per step the thread of the steps sleeps in ``lines``."""
+    """Return how long the steps' thread sleeps per step."""
     sleeping = (line for line in lines if not line.beside and SLEEPS.fullmatch(line.call or ""))
     return sum(line.waits_ns or 0 for line in sleeping)
 
 
 def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptLine]) -> Intervals:
-    """Return the ``intervals`` of a host with the part ``waiting`` where the ``lines`` waited.
+    """Mark where the script waited, in the intervals of a host.
 
-    If a framework computes meanwhile, on any thread, the time still belongs to its ops. The waits
-    are placed into the preparation of the input first, then into the longest times between ops.
+    Waits are placed into the preparation of the input first, then into the longest times between
+    ops. Time in which any thread computes stays busy.
     """
     waits_ns = sum(line.waits_ns or 0 for line in lines if not line.beside)
     is_between = np.array([label in BETWEEN_OPS for label in intervals.labels], dtype=np.bool_)

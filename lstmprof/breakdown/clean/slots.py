@@ -1,11 +1,9 @@
-"""Match the events of one step with those of the other steps; matching events have the same slot.
+"""Match the events of one step with those of the other steps; matching events get the same number.
 
-The slot of a host event is given by its parent's slot, its name, kind and shapes, and its position
-among its parent's events. The slot of a device activity is given by the slot of its launch and its
-position among the activities of that launch. If a parent's children are the same sequence in every
-step, they are matched by position. Otherwise they are matched by the longest common subsequence
-(rapidfuzz), and the remaining events by name and occurrence. All threads except the step's own
-thread count as one, because thread pools move work between threads.
+This number is the event's *slot*. Host events match by parent, name, kind, shapes and position;
+device activities match by launch and position. If steps differ, the longest common subsequence
+(rapidfuzz) decides, then name and occurrence. All threads except the step's own count as one,
+because thread pools move work between threads.
 """
 
 from __future__ import annotations
@@ -25,25 +23,22 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: If the lengths of two sequences have a larger product, their events are matched by occurrence:
-#: the search for a common subsequence needs one bit per pair of events, 25 MB at this size.
+#: Above this product of lengths, events are matched by occurrence: the search for a common
+#: subsequence needs one bit per pair of events, 25 MB at this size.
 MOST_PAIRS = 200_000_000
-#: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, memory addresses, and
-#: a step number at the end.
+#: Differs between steps: TensorFlow's ``#id=3,step=7#``, memory addresses, step numbers.
 VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
-#: Codes in place of a missing parent: of an event on the step's own thread, of an event on another
-#: thread, and of an activity whose launch is unknown.
+#: Codes of events without a parent in the step
 _OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Slots:
-    """The slot of each time interval, and of each event (``of_event``); ``NONE`` outside the steps.
+    """The slot of each time interval and event (``of_event``).
 
-    Intervals with the same number in ``like`` run the same code at different places: the event's
-    name and shapes and its parent's name are equal. ``absent`` lists (slot, step index) of gaps of
-    length 0, where a device began the next activity when the previous one ended.
+    Intervals with equal ``like`` run the same code at different places. ``absent`` lists (slot,
+    step) of gaps of length 0, where a device began the next activity when the previous one ended.
     """
 
     slot: Ints
@@ -55,7 +50,7 @@ class Slots:
 def slots_of_intervals(
     events: EventTable, windows: Sequence[Window], intervals: Intervals, on_device: bool
 ) -> Slots:
-    """Return the slot of each time interval: matching intervals of the steps have the same number.
+    """Match the time intervals of the steps.
 
     Time inside an event is split at the events directly inside it. All idle time of a device before
     an activity is one slot, whatever the device waits for.
@@ -88,7 +83,7 @@ def slots_of_intervals(
 
 
 def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
-    """Return for each interval the slot of the next activity in its step, or ``NONE``."""
+    """Return the slot of the next activity after each interval, in its step."""
     order = np.lexsort((intervals.start_ns, intervals.window))
     window, sorted_busy = intervals.window[order], busy[order]
     positions = np.where(sorted_busy, np.arange(len(order)), len(order))
@@ -101,10 +96,7 @@ def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
 
 
 def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
-    """Return (slot, step index) of each gap of length 0.
-
-    Before an activity, the device is not idle in this step, but it is idle in other steps.
-    """
+    """Return (slot, step) where the device is not idle, but is idle in other steps."""
     gap_before = np.full(int(activity_slot.max(initial=0)) + 1, NONE, dtype=np.int64)
     gaps = np.flatnonzero(~busy & (activity_slot != NONE))
     gap_before[activity_slot[gaps]] = slot[gaps]
@@ -116,7 +108,7 @@ def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> 
 
 
 def _last_child(events: EventTable, intervals: Intervals) -> Ints:
-    """Return per interval its event's last child that began before the interval, or ``NONE``."""
+    """Return the last event before each interval that is directly inside the interval's event."""
     parent = events.rows_named("parent_id")
     inner, own = np.flatnonzero(parent != NONE), np.flatnonzero(intervals.row != NONE)
     around = np.concatenate([parent[inner], intervals.row[own]])
@@ -134,7 +126,7 @@ def _last_child(events: EventTable, intervals: Intervals) -> Ints:
 
 
 def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Return the slot of each event; ``NONE`` outside the steps ``windows`` (of one rank)."""
+    """Match the events of the steps of one rank."""
     slots = np.full(len(events), NONE, dtype=np.int64)
     if not windows:
         return slots
@@ -162,10 +154,9 @@ def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
 def _parents(
     events: EventTable, rows: Ints, window: Ints, windows: Sequence[Window]
 ) -> tuple[Ints, Ints]:
-    """Return the parent and the step index of each row.
+    """Return each event's parent and step; the parent of an activity is its launch.
 
-    The parent of an activity is its launch, whose step is the activity's step. Rows without a
-    parent in the steps have a code instead, such as ``_OWN_THREAD``.
+    Events without a parent get a code, such as ``_OWN_THREAD``.
     """
     thread = thread_ids(events)
     step_thread = np.array(
@@ -188,10 +179,7 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return a number per event, equal for names that differ only in ``VARYING`` parts.
-
-    Step markers have ``NONE``.
-    """
+    """Return a number per event, equal for equal names without step numbers and addresses."""
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)
@@ -201,18 +189,17 @@ def names_without_numbers(events: EventTable) -> Ints:
     return np.asarray(np.where(events.is_kind("step"), NONE, same[names]))
 
 
-#: The columns that ``_labels`` reads.
 _LABEL_COLUMNS = ("kind", "name", "shapes", "stream")
 
 
 def _labels(events: EventTable) -> Ints:
-    """Return a number per event; it is equal for equal kind, name, shapes and stream."""
+    """Return a number per event, equal for equal kind, name, shapes and stream."""
     kinds, shapes = (events.texts(c)[0].astype(np.int64) for c in ("kind", "shapes"))
     return numbered(kinds, names_without_numbers(events), shapes, events.ints("stream", UNKNOWN))
 
 
 class _Children:
-    """Looks up the children of events; ``parent`` has the row of each row's parent."""
+    """Looks up the events directly inside events."""
 
     def __init__(self, parent: Ints, rows: Ints) -> None:
         inner = rows[parent[rows] >= 0]
@@ -220,7 +207,6 @@ class _Children:
         self._parents = parent[self._rows]
 
     def children_of(self, level: Ints) -> Ints:
-        """Return the children of the rows ``level``."""
         first = np.searchsorted(self._parents, level, side="left")
         last = np.searchsorted(self._parents, level, side="right")
         counts = last - first
@@ -229,7 +215,7 @@ class _Children:
 
 
 def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
-    """Match events whose parents have equal slots (``above``); return the events' slots, from 0."""
+    """Match events whose parents match (equal ``above``); return their slots, from 0."""
     order = np.lexsort((start_ns, window, above))
     above, window, label = above[order], window[order], label[order]
     sequence = Groups(above, window)
@@ -252,7 +238,7 @@ def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
 
 
 def _occurrences(sequence: Ints, label: Ints) -> Ints:
-    """Return for each event how many earlier events of its sequence have the same label."""
+    """Return how many earlier events of the same sequence have the same label."""
     pairs = numbered(sequence, label)
     order = np.argsort(pairs, kind="stable")
     sorted_pairs = pairs[order]
@@ -264,7 +250,7 @@ def _occurrences(sequence: Ints, label: Ints) -> Ints:
 
 
 def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Ints) -> Ints:
-    """Return the parents' slots whose children differ between the steps."""
+    """Return the parents whose children differ between the steps."""
     sizes = sequence.sizes()[sequence.of]
     by_parent = numbered(above)
     count = int(by_parent.max(initial=-1)) + 1
@@ -281,7 +267,7 @@ def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Int
 
 
 def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: Ints) -> None:
-    """Set ``position`` of each event to the position of its partner in the longest sequence.
+    """Set each event's ``position`` in the longest sequence of all steps.
 
     ``ends`` has the (first, end) of each step's sequence.
     """
@@ -303,10 +289,7 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Give each event without a position a free one with its label, or a new one at the end.
-
-    A position is an index in the longest sequence, ``reference``.
-    """
+    """Match the remaining events with free ones of the same label, or append them."""
     unmatched = np.flatnonzero(positions == NONE).tolist()
     if not unmatched:
         return

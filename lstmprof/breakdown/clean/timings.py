@@ -1,9 +1,7 @@
 """The step time of a run, statistics of its timed iterations, and reasons to doubt them.
 
 Timed iterations are steps that ran without a profiler (timings.parquet). Runs are compared by their
-clean step (``clean_step``); the time by which an iteration is longer was lost to other processes,
-threads and noise. Load, preemptions and drift are no reasons for doubt, because the clean step does
-not contain them.
+clean step, which contains no load, preemption or drift, so these are no reasons for doubt.
 """
 
 from __future__ import annotations
@@ -25,31 +23,27 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column
 from lstmprof.runs.metadata import RunInfo
 
-#: A change of the step time after the profile is reported only if each round has at least this many
-#: iterations before the profile, and at least as many after the profile.
+#: Fewest iterations before, and after, the profile of a round to report a change of the step time.
 LEAST_ITERATIONS = 5
-#: If steps take longer after the profile by this share or more, in at least ``LEAST_ROUNDS``
-#: rounds, the state of the process has changed. Chosen by hand, above the differences between
-#: rounds of one process on a quiet machine.
+#: A process has changed if steps take longer after the profile by this share, in at least this many
+#: rounds. Chosen by hand, above the differences between rounds of one process on a quiet machine.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
-#: A thread counts as the only one of its process if the process's other threads run for at most
-#: this share of the time. Chosen by hand.
+#: A thread counts as alone if the other threads of its process run for at most this share of the
+#: time. Chosen by hand.
 ALONE_SHARE = 0.02
 
-#: If the steps may do different work, and the interquartile range of the iterations' times is more
-#: than this share of their median, the profiled steps are not compared with the timed iterations.
-#: Chosen by hand.
+#: Steps that may do different work are not compared with the profile if the interquartile range of
+#: their times is a larger share of the median. Chosen by hand.
 UNLIKE_SHARE = 0.1
 
 #: Time of one page fault in ns. Measured on an EPYC beside seven other processes: 2.7 to 3.4 µs of
 #: CPU time for the first touch of each of 20,000 pages of 4 KiB (mmap, no huge pages).
 FAULT_NS = 2_700
-#: Page faults distort the profile if profiled steps have at least ``MORE_FAULTS`` times the page
-#: faults of timed iterations, and if the additional page faults take at least ``FAULTS_SHARE`` of a
-#: profiled step. Chosen by hand.
+#: Page faults distort the profile if profiled steps have so many times those of timed iterations,
+#: and the additional ones take this share of a step. Chosen by hand.
 MORE_FAULTS, FAULTS_SHARE = 2, 0.1
-#: Settings with which glibc keeps freed memory. Measured on a handwritten LSTM of torch 2.13: 8,800
+#: With these settings glibc keeps freed memory. Measured on a handwritten LSTM of torch 2.13: 8,800
 #: page faults per profiled step without the settings, 0 with them, 8,800 if only MALLOC_TOP_PAD_ is
 #: missing. The second value is the largest that glibc accepts (mallopt(3): 32 MiB).
 KEEP_FREED = (
@@ -63,7 +57,7 @@ FAULTS = "page faults"
 
 @dataclass(frozen=True)
 class Warning:
-    """A reason to doubt the times of a run (``fault``), and what to do about it (``remedy``)."""
+    """A reason to doubt the times of a run, and what to do about it."""
 
     kind: str
     fault: str
@@ -74,7 +68,7 @@ class Warning:
 
 
 def warnings(iterations: Iterations) -> Iterator[Warning]:
-    """Yield every reason to doubt the ``iterations`` of a run."""
+    """Yield the reasons to doubt the ``iterations`` of a run."""
     info = iterations.info
     governor = info.hardware.cpu_governor
     if governor not in (None, "performance") and info.device == "cpu":
@@ -101,10 +95,7 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
 
 
 def _faults(iterations: Iterations) -> Warning | None:
-    """Return a warning if profiled steps have many more page faults than timed steps.
-
-    The reason is that the profiler's memory makes glibc return freed blocks to the kernel.
-    """
+    """Return a warning if the profiler's memory makes glibc return freed blocks to the kernel."""
     info, faults = iterations.info, iterations.column("minor_faults")
     if not info.profiled_page_faults or not info.profiled_wall_ns or faults is None:
         return None
@@ -123,11 +114,7 @@ def _faults(iterations: Iterations) -> Warning | None:
 
 
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
-    """Return by how much steps take longer after the profile (0.5: 50 %), or None.
-
-    Return None unless in every round all iterations after the profile are slower than all
-    iterations before it. One round is not enough, because the machine may have changed.
-    """
+    """Return by how much steps take longer after the profile (0.5: 50 %), if this is certain."""
     long_rounds = [
         (before, after)
         for before, after in pairs
@@ -143,21 +130,21 @@ def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
     return change if change >= STATE_SHARE else None
 
 
-#: A quantile of times that counts as undisturbed; used for the times of the timed iterations, and
-#: for the times of one event in the profiled steps.
+#: This quantile of times counts as undisturbed: of the timed iterations, and of one event in the
+#: profiled steps.
 QUANTILE = 0.1
 
 
 @dataclass(frozen=True)
 class Iterations:
-    """The timed iterations of a run after warm-up (rows of timings.parquet), with its run.json."""
+    """The timed iterations of a run after warm-up, with its run.json."""
 
     table: pa.Table
     info: RunInfo
 
     @classmethod
     def of(cls, timings: pa.Table | None, info: RunInfo) -> Iterations | None:
-        """Return the iterations in ``timings.parquet`` after warm-up; None without iterations."""
+        """Return the iterations in ``timings.parquet`` after warm-up."""
         if timings is None:
             return None
         counted = timings.filter(pc.invert(timings.column("warmup")))
@@ -167,7 +154,7 @@ class Iterations:
         return len(self.table)
 
     def column(self, name: str) -> Ints | None:
-        """Return a column as int64; None if the column is missing or contains a null."""
+        """Return a column, if it is complete."""
         if name not in self.table.column_names or self.table.column(name).null_count:
             return None
         values: Ints = self.table.column(name).to_numpy().astype(np.int64)
@@ -175,19 +162,19 @@ class Iterations:
 
     @cached_property
     def wall_ns(self) -> Ints:
-        """Return the wall time of each iteration, in execution order."""
+        """Return the wall times in execution order."""
         wall_ns = self.column("wall_ns")
         assert wall_ns is not None
         return wall_ns
 
     @property
     def rounds(self) -> Ints:
-        """Return the round (process) of each iteration; 0 if rounds are unknown."""
+        """Return the round (process) of each iteration."""
         rounds = self.column("round")
         return np.zeros(len(self), np.int64) if rounds is None else rounds
 
     def before_and_after(self) -> list[tuple[Ints, Ints]]:
-        """Return (wall times before the profile, after it) for each round with both of them."""
+        """Return each round's wall times before and after the profile."""
         late = self.column("after_profile")
         if late is None:
             return []
@@ -196,18 +183,17 @@ class Iterations:
         return [(before, after) for before, after in halves if len(before) and len(after)]
 
     def quantile_ns(self, quantile: float = QUANTILE, occasional_ns: float = 0.0) -> float:
-        """Return a quantile of the wall times; by default, the time of an undisturbed iteration.
+        """Return the time of an undisturbed iteration: a low quantile.
 
-        ``occasional_ns`` is the mean time per step of work that only some steps do. It is added
-        to the quantile, because the iteration at the quantile may not have done this work. The
-        result is at most the mean wall time of the iterations.
+        ``occasional_ns`` is the mean time per step of work that only some steps do. It is added,
+        because the iteration at the quantile may not have done this work.
         """
         usual = float(np.quantile(self.wall_ns, quantile))
         return usual + min(occasional_ns, max(float(self.wall_ns.mean()) - usual, 0.0))
 
     @property
     def _one_thread(self) -> bool:
-        """Return whether one CPU thread did all work; False if a user's own code ran."""
+        """Return whether one CPU thread did all work."""
         info = self.info
         alone = info.threads == 1 and len(info.affinity or (0,)) == 1
         users = info.source == OWN_CODE or self.column("thread_cpu_ns") is not None
@@ -215,28 +201,27 @@ class Iterations:
 
     @cached_property
     def _waits_ns(self) -> Ints | None:
-        """Return how long the thread of the steps waited for a CPU in each iteration, or None."""
+        """Return how long the thread of the steps waited for a CPU in each iteration."""
         ran_ns = self.column("cpu_ns" if self._one_thread else "thread_cpu_ns")
         if ran_ns is None:
             return None
         idle_ns: Ints = np.maximum(self.wall_ns - ran_ns, 0)
         if self._one_thread:
             return idle_ns
-        # The kernel's counter is read after the iteration, so it may include a wait that came
-        # later.
+        # the kernel's counter may include a wait after the iteration
         waited_ns = self.column("waited_ns")
         return None if waited_ns is None else np.minimum(waited_ns, idle_ns)
 
     @property
     def cpu_share(self) -> float | None:
-        """Return the share of the time in which the steps' thread had a CPU; None if unknown."""
+        """Return the share of the time in which the steps' thread had a CPU."""
         if self._waits_ns is None or not self.wall_ns.sum():
             return None
         return 1 - float(self._waits_ns.sum() / self.wall_ns.sum())
 
     @property
     def calm(self) -> bool:
-        """Return whether threads waited for CPUs for at most ``MOST_WAITED`` of the time."""
+        """Return whether threads hardly waited for CPUs."""
         own_ns, others_ns = self._waits_ns, self.column("others_waited_ns")
         if own_ns is None or (others_ns is None and not self._one_thread):
             return False
@@ -245,15 +230,10 @@ class Iterations:
 
     @property
     def blocked_ns(self) -> float:
-        """Return for how much longer than usual the steps' thread is blocked in an iteration.
+        """Return how long the steps' thread sleeps, or waits for input or a lock, more than usual.
 
-        A blocked thread neither runs nor waits for a CPU: it sleeps, or waits for input, a lock or
-        another thread. Time in which other threads waited for a CPU is subtracted, because it may
-        have prolonged the wait. The usual time is the 10th percentile. The first half of the
-        iterations before and after the profile does not count, because batches become ready while
-        lstmprof starts or ends a profile. Waits do not count either if fewer than ``STALL_SHARE``
-        of the remaining iterations have them. The result is 0 if the time is unknown or less than
-        ``LEAST_STALLED`` of the iteration.
+        Time in which other threads waited for a CPU is subtracted, because it may have prolonged
+        the wait. The usual time is the 10th percentile. Waits in few iterations do not count.
         """
         names = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
         columns = [self.column(name) for name in names]
@@ -271,10 +251,9 @@ class Iterations:
 
     @property
     def _later(self) -> Ints:
-        """Return the indices of each round's later iterations.
+        """Return the second half of each round's iterations before and after the profile.
 
-        They are the second half of the iterations before the profile, and the second half of the
-        iterations after the profile.
+        In the first half, input may be ready because lstmprof was starting or ending the profile.
         """
         late = self.column("after_profile")
         passes = 2 * self.rounds + (0 if late is None else late)
@@ -283,11 +262,9 @@ class Iterations:
 
     @property
     def undelayed_ns(self) -> float | None:
-        """Return a low percentile of the iterations' wall times minus their waits for a CPU.
+        """Return the time of an undisturbed iteration without its waits for a CPU.
 
-        Return None if the run used a device, or if the waits are short or unknown. Also return None
-        if the program itself may cause the waits: its thread blocks, or its other threads or child
-        processes need the CPU.
+        Return None if the waits are short, or if the program itself may cause them.
         """
         wall_ns, waits_ns = self.wall_ns, self._waits_ns
         if self.info.device != "cpu" or waits_ns is None:
@@ -304,7 +281,7 @@ class Iterations:
             children = pc.sum(self.table.column("children_waited_ns")).as_py()
             if children or ran_ns is None or all_ns is None:
                 return None
-            # The waits may include some before or after an iteration, which hide blocked time.
+            # Waits before or after an iteration may hide blocked time.
             blocked_ns = (wall_ns - waits_ns - ran_ns).sum()
             if blocked_ns > LEAST_LOST * wall_ns.sum():
                 return None
@@ -315,32 +292,30 @@ class Iterations:
 
 _FEW = "the run has no profile of its steps"
 _ENERGY = "energy per step by %s, over the counted iterations of the first round"
-#: If the threads of the timed iterations waited for CPUs for a larger share of the time, other
-#: programs disturbed these iterations. Chosen by hand.
+#: Other programs disturb the iterations if threads wait for CPUs for more than this share of the
+#: time. Chosen by hand.
 MOST_WAITED = 0.05
-#: Time that the median iteration lost is not mentioned below this share of the step.
+#: Least lost time that is mentioned, as a share of the step.
 LEAST_LOST = 0.1
-_UNKNOWN = "an older lstmprof wrote the run, or the machine does not report this value"
+_UNKNOWN = "the machine does not report it"
 
 COLUMNS = (
     Column.integer("iterations", "number of timed iterations after warm-up"),
     Column.real(
         "step_ns",
-        "clean step: length of a step without profiler overhead and without outliers. If no step "
-        "was profiled, it equals typical_ns",
+        "clean step: length of a step without profiler overhead and disturbances",
     ),
     Column.real("step_low_ns", "low end of the 95 % interval of step_ns", _FEW),
     Column.real("step_high_ns", "high end of the 95 % interval of step_ns", _FEW),
     Column.real(
         "lost_ns",
-        "time by which the median iteration is longer than the clean step, because of other "
-        "processes, waiting threads and noise",
-        "the median iteration is not longer than the clean step",
+        "median_ns minus step_ns: time lost to other processes, waits and noise",
+        "the difference is not positive",
     ),
     Column.real(
         "cpu_share",
-        "share of the time in which the thread that runs the steps did not wait for a CPU",
-        f"{_UNKNOWN}, or the capture has several threads or a device",
+        "share of the time in which the step's thread did not wait for a CPU",
+        f"{_UNKNOWN}, or several threads or a GPU work",
     ),
     Column.real("preemptions", "number of involuntary context switches per iteration", _UNKNOWN),
     Column.real("typical_ns", "10th percentile of the iterations' wall times"),
@@ -362,19 +337,19 @@ COLUMNS = (
     ),
     Column.integer(
         "compile_ns",
-        "length of the first step of the process, which includes compilation",
+        "length of the first step of the process, with compilation",
         "the run is not a capture",
     ),
     Column.real(
         "inflation_share",
         "median profiled step divided by the median iteration, minus 1",
-        "no step was profiled, or the steps do different work and therefore take different times",
+        "no step was profiled, or the steps do different work",
     ),
     Column.real("cpu_energy_j", _ENERGY % "RAPL", "RAPL cannot be read"),
     Column.real(
         "gpu_energy_j",
         _ENERGY % "NVML",
-        "NVML cannot be read, MIG divides the GPU, or the iterations took less than 1 s",
+        "NVML cannot be read, or the iterations took less than 1 s",
     ),
     Column.integer("rounds", "number of processes that ran the iterations"),
     Column("warnings", pa.list_(pa.string()), "", "reasons to doubt the times, each with a remedy"),
@@ -410,10 +385,9 @@ class Timings:
 def timings(
     table: pa.Table, info: RunInfo, clean: Span | None = None, *, work_varies: bool = False
 ) -> Timings | None:
-    """Return the statistics of ``timings.parquet``; None if no iteration came after warm-up.
+    """Return the statistics of ``timings.parquet``; None without iterations after warm-up.
 
-    ``clean`` is the clean step, None if no step was profiled. ``work_varies``: the profiled steps
-    may do different work, so a few profiled steps cannot be compared with the timed iterations.
+    ``work_varies``: profiled steps may do different work, so they may not be comparable.
     """
     counted = Iterations.of(table, info)
     if counted is None:
@@ -454,27 +428,26 @@ def timings(
 def lost_in_words(
     lost_ns: float | None, step_ns: float, cpu_share: float | None, preemptions: float | None = None
 ) -> str:
-    """Return a sentence on the time that the median iteration lost; empty below ``LEAST_LOST``."""
+    """Describe the time that the median iteration lost; empty if it is short."""
     if not lost_ns or lost_ns < LEAST_LOST * step_ns:
         return ""
-    median = milliseconds(lost_ns + step_ns)
     evidence = []
     if cpu_share is not None and cpu_share <= 0.99:
         evidence.append(f"the step's thread waited for a CPU {percent(1 - cpu_share)} of the time")
     if preemptions:
-        evidence.append(f"other threads preempted it {preemptions:,.1f} times per step")
-    more = f"{milliseconds(lost_ns)} ms more than the clean step (due to other processes and noise)"
-    text = f"the median timed step took {median} ms, {more}"
+        evidence.append(f"other threads preempted this thread {preemptions:,.1f} times per step")
+    step = f"the median step without a profiler ({milliseconds(lost_ns + step_ns)} ms)"
+    text = f"other processes and noise took {milliseconds(lost_ns)} ms of {step}"
     return "; ".join([text, *evidence])
 
 
 def _per_step(counted: Iterations, energy_j: float | None) -> float | None:
-    """Return the energy per iteration; ``energy_j`` is of all iterations of the first round."""
+    """Return the energy per iteration, from that of all iterations of the first round."""
     steps = int((counted.rounds == 0).sum())
     return None if energy_j is None or not steps else energy_j / steps
 
 
 def slowdowns(steps_ns: Mapping[int, float]) -> dict[int, float]:
-    """Return for each key its step time divided by the shortest step time."""
+    """Return each step time divided by the shortest one."""
     fastest = min(steps_ns.values(), default=0.0)
     return {key: step / fastest for key, step in steps_ns.items() if fastest > 0}

@@ -1,9 +1,4 @@
-"""Find what a profile lacks; users see this before any result of the profile.
-
-::
-
-    run.json and event counts of each rank (Recorded) ─ RULES, in order ─▶ Lack
-"""
+"""Find what a profile lacks; users see this before any result of the profile."""
 
 from __future__ import annotations
 
@@ -19,22 +14,18 @@ from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.runs.metadata import RunInfo
 
 _ACTS = "activities"
-#: Number of characters to which a complaint in a profiler's log is cropped.
 _MOST_LOGGED = 120
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:
-    """Return a number with its noun: ``1 step`` or ``2 steps``.
-
-    ``nouns`` is the plural if it is not the noun with an s.
-    """
+    """Return a number with its noun: ``1 step`` or ``2 steps``."""
     return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
 
 
 _STACKS = "Python stacks"
 SHAPES = "input shapes"
 ALLOCATIONS = "allocations"
-#: Settings of ``torch.profiler`` that make each op slower on the host → the data that they record.
+#: Settings of ``torch.profiler`` that slow down each op → the data they record.
 _COSTLY = {
     "with_stack": _STACKS,
     "with_modules": "modules",
@@ -42,15 +33,15 @@ _COSTLY = {
     "record_shapes": SHAPES,
     "with_flops": "FLOP counts",
 }
-#: Profile formats of frameworks (TensorFlow, JAX) that use a GPU by default if there is one.
+#: Formats of TensorFlow and JAX, which use a GPU if there is one.
 _GPU_BY_DEFAULT = ("xplane", "trace_viewer", "tf1_timeline")
-#: Number of characters to which an accelerator's name is cropped.
+#: Characters of an accelerator's name that are shown.
 _WIDTH = 60
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What a rule reads: event counts of one rank (``has``), run.json, and the number of ranks."""
+    """One rank's event counts, and run.json: the input of the rules."""
 
     has: Recorded
     info: RunInfo
@@ -58,32 +49,32 @@ class Recording:
 
     @property
     def advice(self) -> Advice:
-        """Return how to use the same profiler to record the missing data."""
+        """Return how to record the missing data with the same profiler."""
         return advice_for(self.info.profile_format)
 
     @property
     def launches(self) -> str:
-        """Return the number of kernel launches as text: ``12 kernel launches``."""
+        """Return the number of kernel launches as text."""
         return counted(self.has.kernel_launches, "kernel launch", "kernel launches")
 
     @property
     def calls(self) -> str:
-        """Return the number of runtime calls as text: ``12 runtime calls``."""
+        """Return the number of runtime calls as text."""
         return counted(self.has.runtime_calls, "runtime call")
 
     @property
     def captured(self) -> bool:
-        """Return whether lstmprof recorded the run, and so measured the slowdown by profiling."""
+        """Return whether lstmprof itself recorded the run, and so knows the profiler's overhead."""
         return self.info.source in MEASURED
 
     @property
     def silent(self) -> bool:
-        """Return whether the rank has no device activity (kernel, copy or memset)."""
+        """Return whether no kernel, copy or memset was recorded."""
         return not self.has.activities
 
     @property
     def tpu(self) -> str | None:
-        """Return the first TPU that the profile names; None if it names no TPU."""
+        """Return the name of the first TPU in the profile."""
         return next((name for name in self.info.accelerators if "TPU" in name), None)
 
     @property
@@ -98,17 +89,16 @@ class Recording:
 
     @property
     def model(self) -> str:
-        """Return the name of the profile's first accelerator, or "a GPU" if none is named."""
+        """Return the name of the first accelerator in the profile, else "a GPU"."""
         return cropped(next(iter(self.info.accelerators), "a GPU"), _WIDTH)
 
     @property
     def device_word(self) -> str:
-        """Return the word for the accelerator: "GPU" if its name shows a GPU, else "device"."""
         return device_word(self.model)
 
     @property
     def settings(self) -> list[str]:
-        """Return the names of recorded data that slow down each op, such as "input shapes"."""
+        """Return the recorded data that slow down each op, such as "input shapes"."""
         metadata = self.info.profile_metadata or {}
         on = [text for key, text in _COSTLY.items() if metadata.get(key) in (1, "1")]
         if not self.has.python_frames:
@@ -120,17 +110,17 @@ class Recording:
 
     @property
     def ops(self) -> int:
-        """Return the number of ops in the marked steps, or of all ops if no step is marked."""
+        """Return the number of ops in the steps."""
         return self.has.ops_in_steps if self.has.steps else self.has.ops
 
     @property
     def lost_between(self) -> int:
-        """Return how many launches without an activity lie between launches with an activity."""
+        """Return how many launches in the middle of the profile have no kernel."""
         return self.has.lost - self.has.lost_first - self.has.lost_last
 
     @property
     def missing_steps(self) -> int:
-        """Return how many step numbers between the first and the last step are missing."""
+        """Return how many step numbers are missing between the first and the last step."""
         first, last = self.has.first_step, self.has.last_step
         return 0 if first is None or last is None else last - first + 1 - self.has.steps
 
@@ -146,7 +136,7 @@ def _no_gpu(r: Recording) -> str:
 
 
 def _signs_of_gpu(r: Recording) -> tuple[str, str]:
-    """Return two texts: what shows that a GPU was used, and why its activities may be missing."""
+    """Return what shows that a GPU was used, and why its activities may be missing."""
     if r.has.kernel_launches:
         if r.has.device_ranges:
             return f"the host made {r.launches}", "only hardware counters were recorded"
@@ -220,24 +210,20 @@ def _ranges_alone(r: Recording) -> str:
     )
 
 
-#: Missing data are not reported if they affect less than this share of the time or the events,
-#: because they hardly change a printed percentage.
+#: Least affected share of time or events that is reported: less hardly changes a percentage.
 LEAST_SHARE = 0.005
 
-#: Kind of lack: ranges or steps were recorded on the host, but no op and no Python frame inside
-#: them.
+#: No op and no Python frame was recorded in the ranges or steps.
 RANGES_WITHOUT_OPS = "ranges without ops"
-#: Kinds of lacks: the program used a GPU (or a TPU), but none of the device's activities are known.
+#: The program used an accelerator whose activities are unknown.
 NO_GPU, TPU_UNREAD = "no GPU activity", "TPU not read"
-#: Kind of lack: the profile names a GPU, and nothing shows whether the program used it.
+#: The profile names a GPU, and nothing shows whether the program used it.
 GPU_UNSEEN = "GPU unused or not recorded"
-#: Kinds of lacks: device activities were recorded, but no host event, or no launch call of any
-#: activity.
+#: Device activities were recorded without host events, or without launch calls.
 NO_HOST, NO_LAUNCHES = "no host", "no launches"
-#: Kind of lack: activities begin before their launch calls, so the clocks of host and device
-#: differ.
+#: Activities begin before their launch calls.
 CLOCKS = "clocks of host and device"
-#: Kind of lack → its name for people, if the kind does not explain itself.
+#: Names for people, if the kind does not explain itself.
 WORDS = {
     TPU_UNREAD: "lstmprof cannot read the TPU's events",
     NO_HOST: "no host events",
@@ -262,12 +248,11 @@ _HOST = "host work during idle time"
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule about data that may be missing: the condition (``holds``), and the sentence for users.
+    """When data are missing (``holds``), and the sentence that tells users.
 
-    ``share`` returns the affected share of the time or of the events, 0–1, or None if unknown.
-    ``hides`` names the numbers that are unknown without the data; it is empty if numbers are only
-    doubtful. ``blinds`` is True if nobody can say what the time was spent on. ``of_run`` is True if
-    the rule is about the whole run, not about each rank.
+    ``share``: affected share of the time or events, 0–1. ``hides``: the numbers that are unknown
+    without the data. ``blinds``: nobody can say what the time was spent on. ``of_run``: about the
+    whole run, not about each rank.
     """
 
     kind: str
@@ -280,20 +265,17 @@ class Rule:
 
 
 def share_of(part: int, whole: int) -> float | None:
-    """Return ``part`` divided by ``whole``, limited to 0–1; None if ``whole`` is 0."""
+    """Return ``part`` divided by ``whole``, limited to 0–1."""
     return None if whole <= 0 else min(max(part, 0), whole) / whole
 
 
 def is_large(part: int, whole: int) -> bool:
-    """Return whether ``part`` is at least ``LEAST_SHARE`` of ``whole``, and thus reported."""
+    """Return whether ``part`` is a large enough share of ``whole`` to be reported."""
     return part > 0 and (share_of(part, whole) or 0.0) >= LEAST_SHARE
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether many of the profile's launches, or of its ns, are lost.
-
-    ``count`` launches at one end of the profile have no activity; they are spread over ``ns``.
-    """
+    """Return whether many launches, or a long time, at an end of the profile have no kernels."""
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 
@@ -520,9 +502,9 @@ RULES = (
 )
 
 
-#: ``Lack.kind`` of a note that the reader of the profile's file format wrote into run.json.
+#: A note of the reader of the profile's format, in run.json.
 NOTE = "note"
-#: Largest number of further ranks that ``first_of_ranks`` lists one by one.
+#: Ranks that a sentence lists one by one.
 _MOST_RANKS_SHOWN = 8
 
 
@@ -530,11 +512,9 @@ _MOST_RANKS_SHOWN = 8
 class Lack:
     """Data that a profile lacks; ``sentence`` says what is missing, why, and what to do.
 
-    ``kind`` is the name of the rule that found the lack, or ``NOTE``. ``share`` is the affected
-    share of the time or of the events, 0–1; it is None if unknown. ``hides`` names the numbers that
-    are unknown without this data; it is empty if numbers are only doubtful. ``blinds`` is True if
-    nothing can be said about where the time goes. ``ranks`` are the affected ranks of a run with
-    several ranks; ``sentence`` is about the first of them.
+    ``kind``: name of the rule, or ``NOTE``. ``share``: affected share of the time or events, 0–1.
+    ``hides``: the numbers that are unknown without the data. ``blinds``: nothing can be said about
+    where the time goes. ``ranks``: the affected ranks; ``sentence`` is about the first of them.
     """
 
     kind: str
@@ -546,22 +526,19 @@ class Lack:
 
     @property
     def words(self) -> str:
-        """Return the name of the lack for people; ``kind`` is for JSON and code."""
+        """Return the name for people; ``kind`` is for JSON and code."""
         return WORDS.get(self.kind, self.kind)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this lack as a dictionary with the fields of the JSON output."""
         return {**asdict(self), "ranks": list(self.ranks)}
 
 
 def lacks_of(
     info: RunInfo, recorded: Sequence[Recorded], rank: int | None = None
 ) -> tuple[Lack, ...]:
-    """Return what the profile of a run lacks in the order of ``RULES``, then the reader's notes.
+    """Return what the profile of a run, or of one ``rank``, lacks, most important first.
 
-    ``recorded`` has one entry per rank. If ``rank`` is given, only lacks of this rank are returned.
-    If several ranks lack the same data, the sentence is about the rank with the largest affected
-    share.
+    The sentence is about the rank with the largest affected share.
     """
     recordings = [Recording(has, info, len(recorded)) for has in recorded]
     chosen = [r for r in recordings if rank is None or r.has.rank == rank]
@@ -583,7 +560,7 @@ def _lack(rule: Rule, chosen: Sequence[Recording], several: bool) -> Lack | None
 
 
 def first_of_ranks(ranks: Sequence[int]) -> str:
-    """Return the start of a sentence about ``ranks``: "rank 3 (likewise 0, 1 and 5 more): "."""
+    """Return the start of a sentence: "rank 3 (likewise 0, 1 and 5 more): "."""
     others = [str(rank) for rank in sorted({*ranks} - {ranks[0]})]
     if len(others) > _MOST_RANKS_SHOWN:
         others = [*others[:_MOST_RANKS_SHOWN], f"{len(others) - _MOST_RANKS_SHOWN:,} more"]

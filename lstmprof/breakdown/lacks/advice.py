@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Advice:
-    """How to record GPU activities, host events, ops and launches with a profiler, as phrases."""
+    """How to record GPU activities, host events, ops and launches, as phrases."""
 
     gpu: str
     host: str
@@ -78,7 +78,7 @@ _ANY = Advice(
 
 
 def advice_for(profile_format: str | None) -> Advice:
-    """Return how to record more with the profiler of this format; general advice if unknown."""
+    """Return how to record more with the profiler of this format."""
     return _ADVICE_FOR_FORMAT.get(profile_format or "", _ANY)
 
 
@@ -129,7 +129,7 @@ with torch.autograd.profiler.emit_nvtx(record_shapes=True):
         with torch.cuda.nvtx.range(f"step {number}"):
             train(batch)
 """
-#: Name of a recipe → its code or commands; ``check`` shows the recipes in this order.
+#: Code or commands to copy, in the order shown by ``check``.
 RECIPES: Mapping[str, str] = {
     "torch": _TORCH,
     "tensorflow": _TENSORFLOW,
@@ -146,5 +146,5 @@ _RECIPES_OF_FORMAT = {
 
 
 def recipes_for(profile_format: str | None) -> tuple[str, ...]:
-    """Return the names of the recipes for this profile format; all names if it is unknown."""
+    """Return the names of the recipes for this profile format."""
     return _RECIPES_OF_FORMAT.get(profile_format or "", tuple(RECIPES))

@@ -1,8 +1,7 @@
 """Calls of recurrent layers, their times, and how neighbouring loops are joined to one network.
 
-A recogniser (``profiles``) finds the outermost events of a call's forward pass. The events inside
-them, their backward passes, and the device work that all these events launched also belong to the
-call.
+A call has the events of its forward pass (found by ``profiles``), the events inside them, their
+backward passes, and the device work that all of them launched.
 """
 
 from __future__ import annotations
@@ -29,12 +28,10 @@ _LATEST = np.iinfo(np.int64).max
 class Call:
     """One call of the recurrent layers that ``network`` describes.
 
-    ``form`` is one of ``implementations.FORMS``: one op for the layer, one op per cell, or a loop
-    of small ops. ``op`` names the op, or the ops that a loop repeats. ``library`` is the library
-    that computes the layer, such as cuDNN. ``rows`` are the outermost events of the forward pass.
-    ``backward`` are the outermost events of the backward pass, if ``forward_id`` does not link
-    them. If ``counted`` is False, this is all recurrent work of one step, because the profile does
-    not show where a call begins.
+    ``form`` says how they run (``implementations.FORMS``). ``rows`` and ``backward`` are the
+    outermost events of both passes; ``backward`` has only events that ``forward_id`` does not link.
+    ``counted`` is False if this is all recurrent work of one step, because nothing shows where a
+    call begins.
     """
 
     form: str
@@ -51,11 +48,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Spent:
-    """The time of both passes of a call, and the number of ops or kernels in its forward pass.
+    """The times of both passes of a call, and the ops or kernels of its forward pass.
 
-    The time is from the start of the first event to the end of the last event. In profiles with
-    device activities, only activities count, and ``ops`` is None. In other profiles, only host ops
-    count, and ``kernels`` is None. A time is None if the call has no such event.
+    The time is from the start of the first event to the end of the last one: kernels and copies, or
+    host ops in profiles without them.
     """
 
     forward_ns: int | None
@@ -65,7 +61,7 @@ class Spent:
 
 
 def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list[Spent]:
-    """Return the times of each of ``count`` calls; ``owners`` computes the two arrays."""
+    """Return the times of each call."""
     devices = bool(events.is_kind(*ACTIVITY_KINDS).any())
     lengths = [_extents(events, owner, count) for owner in (forward, backward)]
     work = events.is_kind("kernel") if devices else computing(events)
@@ -77,11 +73,9 @@ def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list
 
 
 def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
-    """Return two arrays with one entry per event: the index of its call, or ``NONE``.
+    """Return the call of each event, for forward and for backward passes.
 
-    The first array is for events of forward passes, the second for backward passes. In profiles
-    with device activities, only activities have a call: the call that lists the activity, else the
-    call of the op that launched it.
+    In profiles with device activities, only activities have a call.
     """
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")
     forward = np.full(len(events), NONE, dtype=np.int64)
@@ -106,7 +100,7 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
-    """Return per call the ns from its first start to its last end; None if it has no event."""
+    """Return the ns from the first start to the last end, per call."""
     rows = np.flatnonzero(owner != NONE)
     start = np.full(count, _LATEST, dtype=np.int64)
     end = np.full(count, -_LATEST, dtype=np.int64)
@@ -115,19 +109,18 @@ def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
     return [int(b - a) if b >= a else None for a, b in zip(start, end, strict=True)]
 
 
-#: Largest number of loops that are joined to one network: 32 layers with two directions.
+#: Joined to one network at most: 32 layers with two directions.
 MOST_LOOPS = 64
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop with ``count`` repetitions; each repetition runs each cell of ``units`` once.
+    """A loop with ``count`` repetitions, each of which runs all ``units`` once.
 
-    Each unit is one direction of one layer. ``rows`` are the outermost events of the loop.
-    ``backward`` are the outermost events of the backward pass, if ``forward_id`` links none.
-    ``time_steps_certain``: each repetition is certainly one time step. ``batch_varies``: some
-    sequences end before others. ``next_matmul_inputs`` is the input width of the first matmul after
-    the loop. ``layer`` is the name of the layer; this loop is one of its directions.
+    A unit is one direction of one layer. ``rows`` and ``backward`` are the outermost events of both
+    passes. ``time_steps_certain``: each repetition is certainly one time step. ``batch_varies``:
+    some sequences end before others. ``next_matmul_inputs`` is the input width of the next matmul
+    after the loop. ``layer`` is the name of the layer of which this loop is one direction.
     """
 
     form: str
@@ -153,7 +146,7 @@ def layer_loop(
     next_matmul_inputs: int | None = None,
     library: str | None = None,
 ) -> Loop:
-    """Return the op ``row`` as a loop of ``units`` directions; ``network`` is one direction."""
+    """Return a layer's op as a loop; ``network`` is one of its ``units`` directions."""
     return Loop(
         form=LAYER_OP,
         op=op,
@@ -168,16 +161,12 @@ def layer_loop(
 
 
 def rank_and_step(events: EventTable, row: int) -> tuple[int | None, int | None]:
-    """Return the rank and the step of an event."""
     rank, step = (events.column(name)[row].as_py() for name in ("rank", "step"))
     return rank, step
 
 
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
-    """Join consecutive ``loops`` of one step to calls, each with as many loops as form a stack.
-
-    A stack is one or more layers, each of which reads the output of the layer before.
-    """
+    """Join consecutive loops of one step to stacks of layers, as large as possible."""
     first = 0
     while first < len(loops):
         for last in range(min(len(loops), first + MOST_LOOPS), first, -1):
@@ -201,8 +190,7 @@ def _stacked(members: Sequence[Loop]) -> Network | None:
         first, second = (replace(unit, inputs=None) for unit in units)
         return replace(units[0], layers=1, directions=2) if first == second else None
     hidden = units[0].projection or units[0].hidden
-    # The last loop may have no ``next_matmul_inputs``: if loops run at the same time, the last loop
-    # may end after the next matmul began.
+    # If loops run at the same time, the last one may end after the next matmul began.
     after = next(
         (m.next_matmul_inputs for m in reversed(members) if m.next_matmul_inputs is not None), None
     )
@@ -211,7 +199,7 @@ def _stacked(members: Sequence[Loop]) -> Network | None:
 
 
 def network_of(members: Sequence[Loop]) -> Network:
-    """Return the network of ``members``, the loops of one stack of layers."""
+    """Return the network of the loops of one stack of layers."""
     units = [unit for member in members for unit in member.units]
     whole = _stacked(members)
     certain = members[0].time_steps_certain or (whole is not None and len(units) > 1)
@@ -251,7 +239,7 @@ def _call(events: EventTable, framework: str, members: Sequence[Loop]) -> Call:
 
 
 def in_words(roles: Sequence[int]) -> str:
-    """Return the ops of one repetition of a loop in words: ``2 products, 3 sigmoid, 2 tanh``."""
+    """Return the ops of one repetition in words: ``2 products, 3 sigmoid, 2 tanh``."""
     counts = Counter(roles)
     products = counts[PRODUCT]
     words = [f"{products} product" + "s" * (products != 1)]

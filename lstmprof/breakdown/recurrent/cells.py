@@ -2,8 +2,8 @@
 
 The matmuls of an LSTM's four gates have one of three forms: a matmul of x with a weight (inputs,
 4·hidden) and one of h with a weight (hidden, 4·hidden); a matmul of x and h joined with a weight
-(inputs + hidden, 4·hidden); or a matmul per gate. A GRU
-has three gates. Each σ and tanh of a gate reads ``hidden`` values, and so does tanh(c).
+(inputs + hidden, 4·hidden); or a matmul per gate. A GRU has three gates. Each σ and tanh reads
+``hidden`` values.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from lstmprof.breakdown.recurrent.network import GATES, Network, Shape
 
 PRODUCT, SIGMOID, TANH, CELL, BOUNDARY = range(5)
 
-#: Pattern in the name of a scope, layer or cell → the cell; more precise names come first. ``rnn``
-#: is a layer with any cell: Flax's RNN, Keras's RNN and SimpleRNN, tf.nn.dynamic_rnn.
+#: Cells by name, more precise names first. ``rnn`` is a layer with any cell: Flax's RNN, Keras's
+#: RNN and SimpleRNN, tf.nn.dynamic_rnn.
 _NAMES = (
     ("lstm", re.compile(r"(?i:lstm)")),
     ("gru", re.compile(r"(?i:(?<![a-z])gru(?![a-z]))|GRU")),
@@ -26,17 +26,15 @@ _NAMES = (
 
 
 def layer_named(path: str) -> str | None:
-    """Return ``lstm``, ``gru`` or ``rnn`` (any cell) if ``path`` names such a layer, else None."""
+    """Return ``lstm``, ``gru`` or ``rnn`` (any cell) if ``path`` names such a layer."""
     return next((cell for cell, name in _NAMES if name.search(path)), None)
 
 
 @dataclass(frozen=True)
 class Op:
-    """One op of a time step; ``role`` is PRODUCT (a matmul), SIGMOID, TANH, CELL or BOUNDARY.
+    """One op of a time step: matmul (PRODUCT), SIGMOID, TANH, or an op for a whole cell (CELL).
 
-    CELL is an op for a whole cell. BOUNDARY is an op before or after a loop, such as ``stack``.
-    ``data`` is the shape of the op's input. ``weight`` is the shape of a matmul's weight as
-    (inputs, outputs).
+    BOUNDARY is an op before or after a loop, such as ``stack``. ``weight`` is (inputs, outputs).
     """
 
     role: int
@@ -46,7 +44,7 @@ class Op:
 
 
 def cells_of(ops: Sequence[Op]) -> list[list[int]]:
-    """Return the indices of the ops of each LSTM cell; a cell ends with its second tanh."""
+    """Return the ops of each LSTM cell, which ends with its second tanh."""
     cells: list[list[int]] = []
     cell: list[int] = []
     for index, op in enumerate(ops):
@@ -60,16 +58,15 @@ def cells_of(ops: Sequence[Op]) -> list[list[int]]:
 
 
 def _is_whole(roles: Sequence[int]) -> bool:
-    """Return whether these ops are a whole LSTM cell: a sigmoid and two tanh; a tanh is last."""
+    """Return whether these ops are a whole LSTM cell."""
     return SIGMOID in roles and roles.count(TANH) >= 2 and roles[-1] == TANH
 
 
 def may_be_cell(ops: Sequence[Op]) -> bool:
     """Return whether these ops may be an LSTM or GRU cell, not another layer with gates.
 
-    If widths are recorded, the outputs of the matmuls must be at least 3 (GRU) or 4 (LSTM) times as
-    wide as the state; the outputs of a highway layer are only twice as wide. Without widths, a
-    second sigmoid or tanh is required.
+    The matmuls' outputs must be at least 3 (GRU) or 4 (LSTM) times as wide as the state; a highway
+    layer's are only twice as wide. Without recorded widths, a second sigmoid or tanh is required.
     """
     roles = [op.role for op in ops]
     weights = [op.weight for op in ops if op.role == PRODUCT]
@@ -85,7 +82,7 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
 def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
     """Return one direction of a layer, from the ops of one of its cells.
 
-    ``named`` is the cell that a name in the profile shows, or None.
+    ``named`` is the cell that a name in the profile shows.
     """
     tanhs = [op for op in ops if op.role == TANH]
     weights = [op.weight for op in ops if op.role == PRODUCT]
@@ -116,11 +113,7 @@ def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
 
 
 def input_width(weights: Sequence[Shape | None], hidden: int, gates: int) -> int | None:
-    """Return the width of x (the cell's input) from the weights of its matmuls; None if unknown.
-
-    Each of the weights (inputs, outputs) multiplies x, h (the state), or both joined, for one gate
-    or for all gates.
-    """
+    """Return the width of a cell's input x, from its weights (inputs, outputs)."""
     recorded = [weight for weight in weights if weight]
     if len(recorded) < len(weights):
         return None
@@ -136,13 +129,11 @@ def input_width(weights: Sequence[Shape | None], hidden: int, gates: int) -> int
 
 
 def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Network:
-    """Return the cell that the weights of a time step's matmuls show, without its activations.
+    """Return the cell shown by the weights of a time step, if only one kind fits.
 
-    If one matmul computes all gates, its output is wider than the state. If there is one matmul per
-    gate, the number of matmuls distinguishes LSTM and GRU. If all shapes are equal, the matmuls may
-    be a stack of Linear layers; then only the layer's name (``named``) shows a cell. The result has
-    no cell if no kind of cell, or several kinds, fit. Haiku's GRU has one matmul for x, one for two
-    gates of h, and one for the third gate.
+    If all shapes are equal, the matmuls may be a stack of Linear layers, so only the layer's name
+    shows a cell. Haiku's GRU has one matmul for x, one for two gates of h, and one for the third
+    gate.
     """
     fitting = []
     for cell in (named,) if named in GATES else ("lstm", "gru"):
@@ -179,11 +170,10 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
 
 
 def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
-    """Return the cell with ``hidden`` units (the input width of a tanh) that fits these matmuls.
+    """Return the cell shown by its weights and its ``hidden`` units (the width of a tanh).
 
-    Two forms are recognised: an LSTM that joins x and h, with one matmul or one per gate; and an
-    LSTM or GRU whose matmul in the loop reads only h, because x was multiplied before the loop for
-    all time steps at once.
+    This is an LSTM that joins x and h, or a cell whose matmul reads only h, because x was
+    multiplied before the loop for all time steps at once.
     """
     inner, outer = weights[0]
     gates = outer * len(weights) / hidden
@@ -197,7 +187,7 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
 
 
 def units_of_products(weights: Sequence[Shape]) -> tuple[Network, ...]:
-    """Return one cell per two consecutive matmuls; empty if one of these pairs is no cell."""
+    """Return one cell per two matmuls, if all of these pairs are cells."""
     if len(weights) % 2:
         return ()
     units = tuple(unit_of_products(weights[at : at + 2]) for at in range(0, len(weights), 2))

@@ -32,7 +32,7 @@ STANDARD, STATIC, SMALL_H, DYNAMIC = (
     "persist_static_small_h",
     "persist_dynamic",
 )
-#: The library's name in the layer table.
+#: The name in the layer table.
 CUDNN = "cuDNN"
 PYTORCH = "PyTorch, RNN.cpp at 00fc08aa"
 TENSORFLOW = "TensorFlow, cudnn_rnn_ops.cc at 057f8c81"
@@ -41,23 +41,21 @@ JAX = "JAX, rnn_kernels.cc at 176dd925"
 LSTM, GRU, RNN_TANH, RNN_RELU = MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = "float16", "bfloat16", "float32", "float64"
 
-#: Kind of cell → largest number of hidden units (forward pass, backward pass) for which PyTorch
-#: requests the kernel for few hidden units. Source: ``use_rnn_persist_small_h``.
+#: Most hidden units (forward pass, backward pass) for which PyTorch requests the kernel for few
+#: hidden units. Source: ``use_rnn_persist_small_h``.
 SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_RELU: (384, 256)}
-#: The persistent static kernel needs at most ``MOST_HIDDEN`` hidden units, and hidden units and
-#: inputs that are multiples of ``TILE``. Source: ``use_persist_common_heuristics``.
+#: The persistent static kernel needs at most this many hidden units, and multiples of ``TILE`` for
+#: hidden units and inputs. Source: ``use_persist_common_heuristics``.
 MOST_HIDDEN, TILE = 1024, 128
-#: Largest batch size of the layer, and least number of multiprocessors of the GPU, for the
-#: persistent static kernel on compute capability 8.0 and later. Source:
+#: Limits of the persistent static kernel on compute capability 8.0 and later. Source:
 #: ``use_persist_device_heuristics``.
 MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
-#: (least number of time steps, largest batch size): on compute capability 7.x except 7.5, PyTorch
-#: requests the persistent static kernel only if a layer meets one of these pairs, and never for the
-#: batch sizes ``_VOLTA_SLOW``.
+#: (fewest time steps, largest batch size) of the persistent static kernel on compute capability 7.x
+#: except 7.5; PyTorch never requests it there for the batch sizes ``_VOLTA_SLOW``.
 _VOLTA_STEPS = ((10, 32), (20, 96), (40, 128))
 _VOLTA_SLOW = (80, 112)
-#: On compute capability 8.0 and later, plain RNN cells (tanh, relu) do not get persistent kernels
-#: if the batch size is at least ``_PLAIN_BATCH`` and the number of hidden units ``_PLAIN_HIDDEN``.
+#: On compute capability 8.0 and later, plain RNN cells (tanh, relu) get no persistent kernel if
+#: both the batch size and the hidden units reach these.
 _PLAIN_BATCH, _PLAIN_HIDDEN = 96, 896
 
 
@@ -65,10 +63,9 @@ _PLAIN_BATCH, _PLAIN_HIDDEN = 96, 896
 class Layer:
     """A recurrent layer as a framework passes it to cuDNN; a field is None if unknown.
 
-    ``framework`` is torch, tensorflow, jax or cudnn (no framework). ``op`` is TensorFlow's op, such
-    as CudnnRNNV3. ``dtype`` is the element type of the input. ``inputs`` is the input width of the
-    first layer. ``packed``: sequences of different lengths. ``projection`` is the width of the
-    output's projection, 0 if there is none.
+    ``framework``: torch, tensorflow, jax, or cudnn (no framework). ``op``: TensorFlow's op, such as
+    CudnnRNNV3. ``packed``: sequences of different lengths. ``projection``: width of the projected
+    output, or 0.
     """
 
     framework: str | None = None
@@ -94,7 +91,7 @@ class Gpu:
 
 
 def gpu_of(facts: DeviceFacts | None) -> Gpu:
-    """Return the GPU that a profile describes; unknown fields are None."""
+    """Return the GPU that a profile describes."""
     if facts is None:
         return Gpu()
     major, _, minor = (facts.compute_capability or "").partition(".")
@@ -104,10 +101,9 @@ def gpu_of(facts: DeviceFacts | None) -> Gpu:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The reason why a framework does not request ``algorithm``.
+    """Why a framework does not request ``algorithm``.
 
-    ``condition`` is the name of the first unmet condition. ``needs`` has one phrase per unmet
-    condition, the first condition first. A phrase says what to change, and the layer's value.
+    ``needs`` has one phrase per unmet condition: what to change, and the layer's value.
     """
 
     algorithm: str
@@ -116,17 +112,15 @@ class Refusal:
 
     @property
     def need(self) -> str:
-        """Return the phrase that says what to change to meet the first unmet condition."""
+        """Return what to change to meet the first unmet condition."""
         return self.needs[0]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The algorithm that a framework requests from cuDNN.
+    """The algorithm that a framework requests from cuDNN, and why it requests no other.
 
-    ``algorithm`` is None if the choice depends on a fact that is not known; ``unknown`` names this
-    fact. ``refusals`` has one entry per algorithm that the framework does not request, in the order
-    in which the framework's code tries the algorithms.
+    ``unknown`` names the fact that the choice depends on, if ``algorithm`` is None.
     """
 
     algorithm: str | None
@@ -135,7 +129,7 @@ class Choice:
     source: str
 
     def refusal_of(self, algorithm: str) -> Refusal | None:
-        """Return the reason why ``algorithm`` is not requested; None if it may be requested."""
+        """Return why ``algorithm`` is not requested."""
         return next((r for r in self.refusals if r.algorithm == algorithm), None)
 
 
@@ -154,10 +148,9 @@ def algorithm(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition for an algorithm: ``holds`` is called with the values of ``facts``.
+    """A condition for an algorithm, and what to change to meet it.
 
-    If one of the values is None, it is unknown whether the condition holds. ``need`` says what to
-    change; the layer's values replace the names of facts in braces.
+    Values of the layer replace the names of ``facts`` in ``need``; ``holds`` gets these values.
     """
 
     name: str
@@ -329,7 +322,7 @@ def _by_torch(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
 
 
 def _facts(layer: Layer, gpu: Gpu, forward: bool) -> dict[str, Any]:
-    """Return {name: value} for the facts on which PyTorch's conditions depend; None if unknown."""
+    """Return the values on which PyTorch's conditions depend; None if unknown."""
     small_hidden = SMALL_HIDDEN.get(layer.mode or "")
     return {
         **{name.replace("_", " "): value for name, value in vars(layer).items()},
@@ -368,10 +361,10 @@ def _always_standard(caller: str, source: str) -> Choice:
     return Choice(STANDARD, (Refusal(STATIC, "caller", (need,)),), None, source)
 
 
-#: Pattern of kernel names → algorithms to which such a kernel may belong; the first match counts.
-#: Source: published profiles. RNN_blockPersist_fp_LSTM_HMMA ran for 128 hidden units on an A10, and
-#: RNN_blockPersist_bp_GRU ran on an A100; PyTorch requests the static kernel for neither.
-#: RNN_persist_fp ran with Volta's float16 matmuls. persistRNN_addBias ran with either kernel.
+#: Kernel names → possible algorithms; the first match counts. Source: published profiles.
+#: RNN_blockPersist_fp_LSTM_HMMA ran for 128 hidden units on an A10, and RNN_blockPersist_bp_GRU ran
+#: on an A100; PyTorch requests the static kernel for neither. RNN_persist_fp ran with Volta's
+#: float16 matmuls. persistRNN_addBias ran with either kernel.
 _ALGORITHMS_OF_KERNELS = (
     (re.compile(r"(?i)RNN_?blockPersist"), (SMALL_H,)),
     (re.compile(r"(?i)RNN_persist"), (STATIC, DYNAMIC)),
@@ -384,7 +377,7 @@ _ALGORITHMS_OF_KERNELS = (
 
 
 def algorithms_of_kernels(kernels: Iterable[str]) -> tuple[str, ...]:
-    """Return the algorithms to which the kernels of one call may belong; empty if unknown."""
+    """Return the algorithms to which the kernels of one call may belong."""
     names = list(kernels)
     for pattern, algorithms in _ALGORITHMS_OF_KERNELS:
         if any(pattern.search(name) for name in names):

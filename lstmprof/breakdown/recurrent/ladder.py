@@ -1,10 +1,9 @@
-"""The optimizations that a recurrent layer has, and the time that the next one would save.
+"""The optimizations that a recurrent layer has ("rungs"), and what the next one would save.
 
 Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs (arXiv:1604.01946),
-apply the optimizations one after another; persistent kernels are from Diamos et al., ICML 2016.
-``RUNGS`` lists the optimizations in this order, without the transposition of weights, because no
-profile shows it.
-The lower bound of a layer's time comes from its recurrence: time steps cannot run in parallel.
+apply them in this order; persistent kernels are from Diamos et al., ICML 2016. The transposition of
+weights is left out, because no profile shows it. Time steps cannot run in parallel, which gives a
+lower bound of a layer's time.
 """
 
 from __future__ import annotations
@@ -40,12 +39,11 @@ from lstmprof.runs.fields import Peaks
     "wavefront over layers",
     "persistent kernel",
 )
-#: A layer with at most ``_TWO`` matmuls per cell combines the gates: one matmul for x, one for h. A
-#: layer with at most ``_ONE`` also combines x and h. The limits are above 2 and 1,
-#: because some matmuls are outside of cells.
+#: Most matmuls per cell if gates are combined (one matmul for x, one for h), and if x and h are
+#: combined, too. Some matmuls are outside of cells, so the limits are above 2 and 1.
 _TWO, _ONE = 2.5, 1.5
-#: Kind of cell → number of elements per hidden unit that the elementwise work of a cell reads or
-#: writes: gates read + states read + states written.
+#: Elements per hidden unit that a cell's elementwise work moves: gates read + states read + states
+#: written.
 _MOVED = {"lstm": 4 + 1 + 2, "gru": 6 + 1 + 1, "rnn_tanh": 1 + 1, "rnn_relu": 1 + 1}
 _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
@@ -54,10 +52,8 @@ _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 class Work:
     """Matmuls and elementwise work in the forward pass of a call, with their times.
 
-    ``cells`` is time steps × layers × directions. ``products`` is the number of matmuls (ops or
-    kernels), ``pointwise`` the number of elementwise ops or kernels. ``length_ns`` is the length of
-    the whole pass. ``streams`` is the number of streams (1 on a host). ``persistent``: one kernel
-    computes all time steps.
+    ``cells`` is time steps × layers × directions. ``persistent``: one kernel computes all time
+    steps.
     """
 
     cells: int
@@ -72,16 +68,13 @@ class Work:
 
     @property
     def gap_ns(self) -> float:
-        """Return the mean gap per matmul or elementwise op in ns.
-
-        The gaps are the length of the pass minus the times of its matmuls and elementwise ops.
-        """
+        """Return the mean gap between ops or kernels."""
         rest = max(self.length_ns - self.products_ns - self.pointwise_ns, 0)
         return rest / max(self.products + self.pointwise, 1)
 
     @property
     def climbed(self) -> dict[str, bool]:
-        """Return {optimization that fits the layer: whether the layer has it}, as in ``RUNGS``."""
+        """Return which optimizations the layer has, in order, among those that fit it."""
         each = self.products / self.cells
         rungs = {COMBINED_GATES: each <= _TWO}
         if each > _ONE:
@@ -95,12 +88,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Standing:
-    """How far the forward pass of a layer is optimized.
+    """The last optimization that a layer's forward pass has, and the next one.
 
-    ``missing`` is the first optimization in ``RUNGS`` that the layer does not have, None if it has
-    all. ``rung`` is the optimization before ``missing`` in ``RUNGS``. ``saves_ns`` is the least
-    time per pass that the missing optimization saves: the time of the ops or kernels that become
-    unnecessary, and of the gaps before them. It is None if unknown.
+    ``saves_ns`` is the least time per pass that the next one saves: ops or kernels that become
+    unnecessary, and the gaps before them.
     """
 
     rung: str
@@ -109,9 +100,9 @@ class Standing:
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:
-    """Return how far a forward pass is optimized; None if too little is recorded.
+    """Return how far a forward pass is optimized.
 
-    ``floor_ns`` is the least possible time of the pass; it is needed for the last optimization.
+    ``floor_ns``, the least possible time of the pass, shows what the last optimization saves.
     """
     if work.persistent:
         return Standing(PERSISTENT, None, None)
@@ -141,11 +132,10 @@ def _saves(work: Work, missing: str, floor_ns: float | None) -> int | None:
 
 
 def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -> float | None:
-    """Return the least time in ns: time steps × (recurrent matmul + elementwise work).
+    """Return the least time of a pass: time steps × (recurrent matmul + elementwise work).
 
-    The formula assumes the measured peak rates, and weights that are read once. Directions run in
-    parallel, and each layer runs one time step behind the layer below. ``backward`` adds the
-    backward pass. Return None if a size or peak rate is unknown.
+    This assumes the measured peak rates and weights that are read once. Directions run in parallel,
+    and each layer runs one time step behind the layer below.
     """
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")
@@ -164,10 +154,9 @@ def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -
 def works(
     events: EventTable, calls: Sequence[Call], forward: Ints, persistent: Sequence[bool]
 ) -> list[Work | None]:
-    """Return per call the work of its forward pass; None if the number of cells is unknown.
+    """Return the work of each call's forward pass; None if the number of cells is unknown.
 
-    ``forward`` has the index of each event's call (``call.owners``). ``persistent`` says per call
-    whether one kernel computes all time steps. On a host, only ops that compute count.
+    ``forward`` has the index of each event's call.
     """
     if not events.is_kind(*ACTIVITY_KINDS).any():
         forward = np.where(computing(events), forward, NONE)

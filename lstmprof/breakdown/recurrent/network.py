@@ -1,8 +1,7 @@
 """The sizes of recurrent layers, and how the number of layers and directions is derived.
 
-A recogniser finds *units*: each is one direction of one layer, with its input width. The widths
-show how units are stacked: above a bidirectional layer, inputs are twice as wide as one direction's
-state.
+``profiles`` finds *units*: each is one direction of one layer. Input widths show how they are
+stacked: above a bidirectional layer, inputs are twice as wide as one direction's state.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-#: Shape of a tensor: ``(9, 6, 10)``.
 Shape = tuple[int, ...]
 
-#: Kind of cell → number of gates. The layer table and ``cudnn_algorithm`` use these names.
+#: Cell → number of gates, by the names in the layer table and in ``cudnn_algorithm``.
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 _DTYPES = {
     "float": "float32",
@@ -34,9 +32,8 @@ _KNOWN_DTYPES = re.compile(r"(?:b?float|u?int)\d+")
 class Network:
     """One recurrent layer, or a stack of layers; a field is None if the profile lacks its value.
 
-    ``hidden`` is the number of units per layer and direction. ``inputs`` is the input width of the
-    first layer. ``rows`` is the number of time steps of all sequences: batch·time, or the sum of
-    the lengths for packed sequences. ``cells`` is how often a cell runs: time
+    ``hidden``: units per layer and direction. ``inputs``: input width of the first layer. ``rows``:
+    time steps of all sequences (batch·time, or the sum of the lengths if packed). ``cells``: time
     steps·layers·directions.
     """
 
@@ -55,18 +52,16 @@ class Network:
 
     @property
     def units(self) -> int | None:
-        """Return the number of layers times the number of directions."""
+        """Return layers × directions."""
         if self.layers is None or self.directions is None:
             return None
         return self.layers * self.directions
 
     def flops(self, *, backward: bool) -> int | None:
-        """Return the floating-point operations of the matmuls of one forward pass.
+        """Return the floating-point operations of the matmuls of one forward pass, or both passes.
 
-        If ``backward`` is True, add the backward pass, without the gradients of the first layer's
-        inputs and of the initial state, which not every program needs. Return None if a size is
-        unknown, or if the count needs more than 63 bits. ``diagnose.roofline.work`` explains the
-        same terms in a table.
+        The gradients of the first layer's inputs and of the initial state are left out, because not
+        every program needs them. ``diagnose.roofline.work`` explains the terms in a table.
         """
         gates, width = GATES.get(self.cell or ""), self.projection or self.hidden
         if None in (gates, self.rows, self.hidden, self.inputs, self.units) or not gates:
@@ -89,11 +84,10 @@ class Network:
 def stack(
     units: Sequence[Network], *, side_by_side: bool = False, one_op: bool = False
 ) -> Network | None:
-    """Return the network of ``units``, each one direction of one layer, in execution order.
+    """Return the network of ``units``, if they form one stack of layers in execution order.
 
-    ``side_by_side``: the op after the units reads the joined outputs of two units. ``one_op``: one
-    op ran all units, so two units are never two calls of one layer. Return None if the units do not
-    form one stack, or if a size that is needed to decide is unknown.
+    ``side_by_side``: the next op reads the joined outputs of two units. ``one_op``: one op ran all
+    units, so two units are never two calls of one layer.
     """
     first = units[0]
     alike = {(u.cell, u.time_steps, u.batch, u.hidden, u.dtype, u.projection) for u in units}
@@ -117,12 +111,12 @@ def stack(
 def _directions(
     widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
 ) -> int | None:
-    """Return the number of directions, 1 or 2; None if both numbers, or neither, fit ``widths``."""
+    """Return the number of directions, if only one number fits the input ``widths``."""
     pairs = list(zip(widths[::2], widths[1::2], strict=False))
     single = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
     double = len(widths) % 2 == 0 and all(a == b for a, b in pairs)
     double = double and all(a == 2 * output for a, _ in pairs[1:])
-    if double and len(pairs) == 1:  # two units of equal input width: perhaps two calls of one layer
+    if double and len(pairs) == 1:  # perhaps two calls of one layer
         if one_op:
             return None if single else 2
         return 2 if side_by_side else None
@@ -130,7 +124,7 @@ def _directions(
 
 
 def dtype_named(name: str | None) -> str | None:
-    """Return the dtype ``name`` in NumPy's spelling (``float16`` for ``c10::Half``), or None."""
+    """Return the dtype in NumPy's spelling: ``float16`` for ``c10::Half``."""
     if not name:
         return None
     lower = name.lower()
@@ -138,10 +132,10 @@ def dtype_named(name: str | None) -> str | None:
 
 
 def by_length(network: Network, units: int, length: int | None) -> Network:
-    """Return ``network`` with the cell, layers and directions that fit its number of weights.
+    """Add the cell, layers and directions that fit the network's number of weights.
 
-    ``length`` is the number of elements of all weights and biases, ``units`` is layers ×
-    directions. Each unit has two matrices and two biases per gate, as in cuDNN.
+    ``length`` counts all weights and biases, and ``units`` is layers × directions. Each unit has
+    two matrices and two biases per gate, as in cuDNN.
     """
     hidden, inputs = network.hidden, network.inputs
     if units == 1:

@@ -4,9 +4,9 @@
 
     events of a step ─ graph ─ dependencies ─ change ─ simulate ─▶ ledger of the changed step
 
-``graph`` describes what host threads and streams did (``calls``, ``streams``). ``dependencies``
-finds what each host segment and each activity waited for. ``changes`` lists what a replay may leave
-out or compute in another form. ``critical_path`` is the longest chain of dependencies.
+``graph``: what host threads and streams did. ``dependencies``: what each of them waited for.
+``changes``: what to leave out or compute in another form. ``critical_path``: the longest chain of
+dependencies.
 """
 
 from __future__ import annotations
@@ -42,13 +42,9 @@ __all__ = [
 def what_if(
     breakdown: Breakdown, rank_device: tuple[int | None, int | None], changes: Sequence[Change]
 ) -> list[Prediction]:
-    """Return for each of ``changes`` a prediction of the clean step of a rank and device.
+    """Predict the step of a rank and device, without disturbances, for each of ``changes``.
 
-    ``rank_device`` is (rank, device); the device None means the host. Of the clean steps, the one
-    of median length is replayed.
-
-    Raises:
-        RunError: a file of the run is missing or damaged.
+    The step of median length is replayed.
     """
     if breakdown.has_clean:
         clean = breakdown.clean(*rank_device)

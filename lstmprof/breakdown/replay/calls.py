@@ -1,9 +1,8 @@
 """The ops and calls of one step, and which of them vanish if some work is not done.
 
-If a call vanishes, so do all calls inside it, calls around it that issue nothing else, its autograd
-node (and the engine's range around the node if it then issues nothing), and views of tensors right
-before it, such as a ``.transpose()`` before a copy: profiles do not record who uses a view. A copy
-or fill inside an op that computes something else is a part of that op, and stays.
+With a call vanish the calls inside it, calls around it that issue nothing else, its autograd node,
+and views of tensors right before it, such as a ``.transpose()`` before a copy: profiles do not
+record who uses a view. A copy or fill inside an op that computes something else stays.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ PHASE = Column("phase", pa.string(), "", "phase of the step", "none is known")
 
 
 class StepRows:
-    """The events of one step, with properties for the replay; arrays have one entry per event."""
+    """The events of one step, with properties for the replay."""
 
     def __init__(self, events: EventTable, window: Window) -> None:
         self.events, self.window = events, window
@@ -44,7 +43,7 @@ class StepRows:
         self.launch = events.rows_named("launch_id")
         self.parent = events.rows_named("parent_id")
         rows = events.rows_of_rank(window.rank)
-        # As in the ledger: if the rank has device activities, host threads compute nothing.
+        # as in the ledger, a host with device activities computes nothing
         self.computes = computing(events) & (not self.runs_on_device[rows].any())
         ends = np.maximum(self.end_ns, self.start_ns + 1)[rows] > window.start_ns
         self.rows = rows[ends & (self.start_ns[rows] < window.end_ns)]
@@ -57,13 +56,13 @@ class StepRows:
         self.blocks = self._blocking_copies()
 
     def calls(self, *wanted: str) -> Ints:
-        """Return the step's runtime calls with one of ``wanted`` in the name, sorted by start."""
+        """Return the runtime calls with one of ``wanted`` in the name, sorted by start."""
         named = self.events.where_name(lambda name: any(part in name for part in wanted))
         rows = self.host[(named & self.events.is_kind("runtime"))[self.host]]
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:
-        """Return a mask of the blocking calls, which wait for their copy, and of these copies."""
+        """Mark the calls that wait for their copy, and these copies."""
         blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
@@ -74,7 +73,6 @@ class StepRows:
         return blocks
 
     def within(self, ns: Ints) -> Ints:
-        """Return the times ``ns`` clipped to the step."""
         clipped: Ints = np.clip(ns, self.window.start_ns, self.window.end_ns)
         return clipped
 
@@ -85,9 +83,8 @@ def texts_at(events: EventTable, column: str, rows: Ints, mask: Flags) -> pa.Arr
     return pa.array(values, pa.string()).take(pa.array(code, pa.int64(), mask=code < 0))
 
 
-#: Names (after the colons) of ops that make one view of a tensor and compute nothing. Ops that make
-#: several views are not included, because the next op may use only one of the views.
-#: Source: PyTorch's "Tensor Views".
+#: Ops that make one view of a tensor and compute nothing. Ops that make several views are left out,
+#: because the next op may use only one of them. Source: PyTorch's "Tensor Views".
 VIEWS = frozenset(
     {
         *("_reshape_alias", "_unsafe_view", "alias", "as_strided", "detach", "diagonal"),
@@ -96,23 +93,18 @@ VIEWS = frozenset(
         *("transpose", "unflatten", "unsqueeze", "view", "view_as"),
     }
 )
-#: Names of ops whose only purpose is memory set to zero: PyTorch's ops, and TensorFlow's ops, which
-#: have their type after a colon.
+#: Ops whose only purpose is memory set to zero, of PyTorch and of TensorFlow (type after a colon)
 ZEROS = re.compile(r"^aten::(zero_|zeros|zeros_like|new_zeros)$|(^|:)ZerosLike$")
-#: Beginning of the name of the op in which PyTorch's autograd engine runs a node.
+#: In this op, PyTorch's autograd engine runs a node.
 ENGINE = "autograd::engine::evaluate_function: "
-#: Engine ops that compute the gradients of the slices ``x[t]`` and ``x[a:b]``.
+#: Gradients of the slices ``x[t]`` and ``x[a:b]``
 _SLICE_GRADIENTS = re.compile(r"^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$")
 _SUMS = ("aten::add", "aten::add_")
 _MOST_ROUNDS = 4
 
 
 class Calls:
-    """Finds the ops and calls that nobody needs if some work is not done.
-
-    Work is the activities, and the ops that compute on the host. A call is a host op or a runtime
-    call.
-    """
+    """Finds the ops and calls that nobody needs if some work is not done."""
 
     def __init__(self, step: StepRows) -> None:
         events = step.events
@@ -125,7 +117,7 @@ class Calls:
         self.issuer[~events.is_kind(*ACTIVITY_KINDS)] = NONE
         self.issuer[step.computes] = np.flatnonzero(step.computes)
         self.works = self.issuer != NONE
-        # for each event: row of the nearest event around it that computes, or ``NONE``
+        # the nearest computing event around each event
         self.part_of = values_at(nearest(step.parent, step.computes), step.parent)
         self.node = nearest(step.parent, self.is_call & (self.forward != NONE))
         named = events.where_name(lambda name: name.rpartition("::")[2] in VIEWS)
@@ -134,40 +126,39 @@ class Calls:
         self.after = self._next_sibling(step)
 
     def work_of_category(self, *categories: str) -> Flags:
-        """Return a mask of the work in ``categories``, except inside work of other categories."""
+        """Mark the work in ``categories``, except inside work of other categories."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def work_of_autograd(self, work: Flags) -> Flags:
-        """Return a mask of the ``work`` issued by autograd nodes whose forward op is known."""
+        """Mark the ``work`` issued by autograd nodes whose forward op is known."""
         issued = self.node[np.maximum(self.issuer, 0)] != NONE
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
     def zero_fills(self) -> Flags:
-        """Return a mask of the work that sets memory to zero, except as a part of other work."""
+        """Mark work that sets memory to zero, except as a part of other work."""
         around = self._beneath(self.events.where_name(ZEROS.search))
         wanted = self.works & (self.issuer != NONE) & around[self.issuer]
         wanted |= self.works & self.events.is_kind("memset")
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def named(self, *names: str) -> Flags:
-        """Return a mask of the calls whose name is in ``names``."""
         return np.asarray(self.is_call & self.events.is_one_of("name", *names), dtype=np.bool_)
 
     def sums(self) -> Flags:
-        """Return a mask of the calls by which autograd adds up several gradients of one tensor."""
+        """Mark the calls by which autograd adds up gradients of one tensor."""
         engine = self.events.where_name(lambda name: name.startswith(ENGINE)) & self.is_call
         inner = self.named(*_SUMS) & (self.parent != NONE)
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def value_reads(self) -> Flags:
-        """Select calls by which the host reads a value, and the views right before these calls."""
+        """Mark calls by which the host reads a value, and views right before them."""
         return self._with_views(self.named(*VALUE_READS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
-        """Return a mask of the events that vanish if ``work`` is not done.
+        """Mark the events that vanish if ``work`` is not done.
 
-        If ``reads`` is True, views right before these events vanish, too.
+        With ``reads``, views right before these events vanish, too.
         """
         vanished = work
         for _ in range(_MOST_ROUNDS):
@@ -179,12 +170,10 @@ class Calls:
         return vanished
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Return two masks of events, for gradients of slices that autograd sums.
+        """Mark the events that vanish if slices are not summed, and the slicing ops.
 
-        The first has the events that vanish without the sums, the second the slicing ops. For each
-        slice, autograd fills a tensor as large as the sliced tensor and adds it to the sum, so the
-        time is quadratic in the number of slices. The copies of the slices' gradients do not
-        vanish.
+        Autograd fills a tensor as large as the sliced one for each slice, so the time is quadratic
+        in the number of slices. The copies of the slices' gradients do not vanish.
         """
         names = self.events.where_name(_SLICE_GRADIENTS.search)
         engine = self.is_call & names
@@ -200,7 +189,7 @@ class Calls:
         return vanished & ~self._beneath(copies & vanished), made
 
     def _outermost_views(self, rows: Ints) -> Ints:
-        """Return for each of ``rows`` the outermost view op around it, else the row itself."""
+        """Return the outermost view op around each of ``rows``, or the row itself."""
         outer = rows.copy()
         for _ in range(_MOST_ROUNDS):
             above = self.parent[outer]
@@ -208,25 +197,22 @@ class Calls:
         return outer
 
     def _within_other(self, wanted: Flags) -> Flags:
-        """Return a mask of the events inside an event that computes and is not in ``wanted``."""
+        """Mark the events inside work that is not ``wanted``."""
         around = self.part_of
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """Return for each event how many items of ``work`` were issued in it and inside it."""
+        """Count the ``work`` issued in each event and inside it."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)
 
     def _beneath(self, rows: Flags) -> Flags:
-        """Return a mask of ``rows`` and of all events inside them."""
+        """Mark ``rows`` and all events inside them."""
         return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
-        """Return ``vanished`` with the work of its calls, and with calls that issue only such work.
-
-        Events inside the added calls are added, too.
-        """
+        """Add the work of the vanished calls, and calls that issue only such work."""
         calls = vanished & self.is_call
         issued_by_vanished = self._beneath(calls)
         work = self.works & (vanished | issued_by_vanished[np.maximum(self.issuer, 0)])
@@ -235,7 +221,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, vanished: Flags) -> Flags:
-        """Return ``vanished`` with the autograd nodes of its ops, and engine ranges left empty."""
+        """Add the autograd nodes of the vanished ops, and engine ranges left empty."""
         nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         vanished = vanished | self._beneath(nodes & ~engine)
@@ -243,7 +229,7 @@ class Calls:
         return np.asarray(vanished | self._beneath(engine & (remaining == 0)), dtype=np.bool_)
 
     def _with_views(self, vanished: Flags) -> Flags:
-        """Return ``vanished`` and the views right before its calls."""
+        """Add the views right before the vanished calls."""
         views = vanished & self.views
         rows = np.flatnonzero(self.views & (self.after != NONE))
         calls = vanished & self.is_call
@@ -254,7 +240,7 @@ class Calls:
             views[more] = True
 
     def _next_sibling(self, step: StepRows) -> Ints:
-        """Return per call the row of its thread's next call with the same parent, or ``NONE``."""
+        """Return the next call on each call's thread with the same parent."""
         rows = nesting_order(self.events, step.host[self.is_call[step.host]])
         order = np.lexsort((np.arange(len(rows)), step.thread[rows], self.parent[rows]))
         rows = rows[order]

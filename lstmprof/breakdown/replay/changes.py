@@ -1,9 +1,8 @@
 """The changes that a replay may make to a step: other times, and work that vanishes.
 
-A change maps a ``StepGraph`` to ``ReplayTimes``, before the replay: it does not know the replayed
-order. Each change states its assumptions. Forecasts (``compiled``, ``as_layer_op``) compute layers
-in another form, so they assume more. The "way into" an op or call is the short Python or
-framework code right before it that makes the call.
+Each change states its assumptions. Forecasts (``compiled``, ``as_layer_op``) compute layers in
+another form, so they assume more. The "way into" a call is the Python or framework code right
+before it that only makes the call.
 """
 
 from __future__ import annotations
@@ -33,14 +32,13 @@ class ReplayTimes:
     vanished: Flags  # activities that do not run
     instant: Flags  # activities that start at once after their launch call
     stream_waits: Flags  # activities that still wait for another stream
-    sync_waits: Flags  # syncs (calls that wait for the device) that still wait
+    sync_waits: Flags  # calls that still wait for the device
 
 
 Change = Callable[[StepGraph], ReplayTimes]
 
 
 def unchanged_times(graph: StepGraph) -> ReplayTimes:
-    """Return the observed times."""
     none = np.zeros(len(graph.activities), dtype=np.bool_)
     end, start = (graph.activities.column(name).to_numpy() for name in ("end_ns", "start_ns"))
     return ReplayTimes(
@@ -69,11 +67,10 @@ def without_casts(graph: StepGraph) -> ReplayTimes:
 
 
 def without_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove copies between host and device, on a device or on a host, and what vanishes with them.
+    """Remove copies between host and device, or within one, and what vanishes with them.
 
-    Copies inside an op that computes something else stay. Copies that autograd makes for gradients
-    also stay (``without_backward_copies`` removes them), except copies for the gradient of a
-    forward copy that vanishes.
+    Copies inside an op that computes something else stay, and so do copies of gradients by autograd
+    (``without_backward_copies`` removes them).
     """
     calls = graph.calls
     copies = calls.work_of_category("transfer", "layout")
@@ -81,10 +78,7 @@ def without_copies(graph: StepGraph) -> ReplayTimes:
 
 
 def without_copying(graph: StepGraph) -> ReplayTimes:
-    """Remove the same copies as ``without_copies``, but keep the waits for copies to the host.
-
-    The host needs the data of such a copy, so it still waits for the work that computes them.
-    """
+    """Remove copies, but keep the host's waits for the work whose result it reads."""
     times, events = without_copies(graph), graph.calls.events
     to_host = events.where_name(lambda name: direction(name) == "DtoH") & events.is_kind("memcpy")
     ids = set(graph.calls.event_id[to_host].tolist())
@@ -101,7 +95,7 @@ def without_backward_copies(graph: StepGraph) -> ReplayTimes:
 
 
 def without_zero_fills(graph: StepGraph) -> ReplayTimes:
-    """Remove fills with zeros; an op that only makes zeroed memory (``aten::zeros``) vanishes."""
+    """Remove fills with zeros, and ops that only make zeroed memory (``aten::zeros``)."""
     calls = graph.calls
     return _without(graph, calls.without(calls.zero_fills(), reads=False))
 
@@ -110,9 +104,8 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
     """Let gradients of slices be copied to their place in one tensor, as ``unbind`` does.
 
     Autograd fills a tensor with zeros for each slice, copies the gradient into it, and adds up
-    these tensors. For each autograd node of ``x[t]`` or ``x[a:b]`` in such a sum, only the copy
-    stays. In the forward pass, the slicing op stays, because ``unbind`` calls it, too; but the host
-    time of the call around this op becomes 0.
+    these tensors; only the copies stay. In the forward pass, ``unbind`` calls the slicing op, too,
+    so only the way into it takes no time.
     """
     vanished, slices = graph.calls.slices()
     times = _without(graph, vanished)
@@ -121,10 +114,7 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
 
 def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
-    """Return the times if the events in the mask ``vanished`` do not run.
-
-    The activities that they issued, and the ways into them, take no time either.
-    """
+    """Return the times without ``vanished`` events, what they issued, and the ways into them."""
     times, calls = unchanged_times(graph), graph.calls
     issued = np.zeros(len(vanished), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)
@@ -140,10 +130,9 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
 
 
 def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
-    """Return the segments' times without the calls in ``vanished`` and the ways into them.
+    """Return the segments' times without the ``vanished`` calls and the ways into them.
 
-    If the Python before a call does more than make the call, only the thread's median way into a
-    call is subtracted.
+    If the Python before a call does more, only the thread's median way into a call is subtracted.
     """
     spent, segments = graph.spent_ns, graph.segments
     vanish = _refer_to(graph, "call_id", vanished)
@@ -160,20 +149,16 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
 
 
 def _refer_to(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
-    """Return a mask of the rows of ``table`` whose ``column`` has the id of an event in ``rows``.
-
-    ``rows`` is a mask of events; by default, ``table`` is the table of segments.
-    """
+    """Return a mask of the rows (default: segments) whose ``column`` names one of these events."""
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
 
 
 def without_syncs(graph: StepGraph) -> ReplayTimes:
-    """Let calls that wait for the device return at once, except calls after the last launch.
+    """Let waits for the device take no time, except after the last launch.
 
-    Copies for which the host waits become asynchronous. Ops with which the host reads a value
-    (``VALUE_READS``) and the ways into them take no time. If the host launches nothing, only these
-    ops change.
+    Blocking copies become asynchronous. Ops with which the host reads a value (``VALUE_READS``)
+    take no time; they are all that changes if the host launches nothing.
     """
     times, segments, syncs = unchanged_times(graph), graph.segments, graph.syncs
     copies = syncs.filter(pc.equal(syncs.column("scope"), "copy")).column("event_id")
@@ -190,7 +175,7 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Let Python take no time: in steps, ranges and frames, and on the way into ops."""
+    """Let Python take no time, on the way into ops, too."""
     return _without_state(graph, "python")
 
 
@@ -207,11 +192,7 @@ def _without_state(graph: StepGraph, state: str) -> ReplayTimes:
 
 
 def faster_gemms(factor: float) -> Change:
-    """Return a change in which each matmul takes 1/``factor`` of its time.
-
-    Raises:
-        UsageError: ``factor`` is not a positive number.
-    """
+    """Return a change in which each matmul takes 1/``factor`` of its time."""
     if not (isfinite(factor) and factor > 0):
         raise UsageError(f"matmuls cannot be {factor} times as fast", "use a factor above 0")
 
@@ -233,7 +214,7 @@ def _divided(ns: Ints, factor: float) -> Ints:
     return np.rint(ns / factor).astype(np.int64)
 
 
-#: Name of a cause → the change that removes it; changes with a parameter are not listed.
+#: The change that removes each cause
 CHANGES: Mapping[str, Change] = dict(
     zip(
         names.CHANGES,
@@ -256,7 +237,6 @@ def _flags_in(table: pa.Table, column: str, values: pa.Array) -> Flags:
     return np.asarray(flags.to_numpy(), dtype=np.bool_)
 
 
-#: Phases of a step in which layers are computed.
 _PASSES = ("forward", "backward")
 _POINTWISE = ("pointwise",)
 _MOVES = ("layout", "transfer", "cast", "memset")
@@ -271,8 +251,7 @@ class Error:
     worst: float
 
 
-#: Name of a forecast → its error; forecasts whose error was not measured are missing. Copied from
-#: the output of benchmarks/diagnosis/what_if.py.
+#: Measured errors of forecasts, copied from the output of benchmarks/diagnosis/what_if.py.
 ERRORS: Mapping[str, Error] = {
     "layer": Error(4, 0.17, 0.20),
     "compiled": Error(3, 0.43, 0.55),
@@ -282,9 +261,8 @@ ERRORS: Mapping[str, Error] = {
 def compiled(graph: StepGraph) -> ReplayTimes:
     """Forecast the step with its forward and backward pass compiled.
 
-    In these passes Python and dispatch take no time, launches have no latency, and consecutive
-    elementwise ops are fused (``_fused``). Other ops and copies stay. What a compiler adds, such as
-    guards, is not included.
+    Python and dispatch take no time there, launches have no latency, and consecutive elementwise
+    ops are fused. What a compiler adds, such as guards, is not included.
     """
     times, inside = unchanged_times(graph), _inside(graph)
     idle = graph.segments.column("category").is_null().to_numpy()
@@ -308,10 +286,9 @@ def compiled(graph: StepGraph) -> ReplayTimes:
 def as_layer_op(recurrent_share: float, gemm_factor: float) -> Change:
     """Return a change that forecasts the step with one op per recurrent layer.
 
-    It assumes what ``compiled`` assumes, and more: copies, casts, memsets and autograd's sums of
-    gradients in the forward and backward pass take no time. The part of the matmuls' operations
-    that needs no earlier time step runs ``gemm_factor`` times as fast as in the profile. The other
-    part has the share ``recurrent_share`` (``verdict.what_ifs``).
+    Besides what ``compiled`` assumes, copies, casts, memsets and autograd's sums take no time.
+    Matmuls that need no earlier time step run ``gemm_factor`` times as fast; the others have the
+    share ``recurrent_share`` of the operations (``verdict.what_ifs``).
     """
     scale = recurrent_share + (1 - recurrent_share) / gemm_factor
 
@@ -336,10 +313,7 @@ def _layer_ns(table: pa.Table, spent_ns: Ints, inside: Flags, scale: float) -> I
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Return a mask of the segments in the forward or backward pass.
-
-    The way into an op belongs to the op's pass.
-    """
+    """Mark the segments in the forward or backward pass, and the ways into them."""
     in_call = graph.segments.column("call_id").is_valid().to_numpy()
     call_inside = _refer_to(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
     return np.where(in_call, call_inside, _in(graph.segments, "phase", *_PASSES))
@@ -352,10 +326,10 @@ def _activities_inside(graph: StepGraph) -> Flags:
 
 
 def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints:
-    """Return the times ``spent_ns`` as if each chain of ops were one op, which passes memory once.
+    """Return the times if each chain of ops were one op, which passes memory once.
 
-    A chain is consecutive ops of one ``queue`` (thread or stream) in the mask ``chained``. A chain
-    of n ops saves n − 1 times the time of its shortest op.
+    A chain is consecutive ``chained`` ops of one ``queue`` (thread or stream). A chain of n ops
+    saves n − 1 times the time of its shortest op.
     """
     fused_ns = spent_ns.copy()
     rows = np.flatnonzero(computes)

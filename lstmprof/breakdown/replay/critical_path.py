@@ -6,9 +6,8 @@
     device                              ~~~~~~[matmul     )[elementwise)
                                  launch latency                         [sync)  return to the host
 
-It is the longest chain of dependencies in the replay (``what_if``), followed from the end of the
-step back, each time to the predecessor that finished last. Its time intervals follow each other
-without gaps and sum to the length of the step. The computation is linear in the number of events.
+It follows the replay (``what_if``) from the end of the step back, each time to the predecessor that
+finished last. Its time intervals follow each other without gaps, so they sum to the step.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 
-#: Parts of the path in which neither a host thread nor a device works.
+#: Neither a host thread nor a device works.
 LATENCY, QUEUED, UNKNOWN = "launch latency", "queued", "unattributed"
 LAUNCH = "launch call"
 
 
 class PathInterval(NamedTuple):
-    """A time interval of the path; ``event_id`` is None if no event is known to have run in it."""
+    """A time interval of the path, with the event that ran in it."""
 
     start_ns: int
     end_ns: int
@@ -44,10 +43,7 @@ class PathInterval(NamedTuple):
 
 
 class CriticalPath:
-    """The critical path of ``graph``: ``intervals`` sorted by time.
-
-    A part is a category of work or a cause of idle time, as in the ledger.
-    """
+    """The critical path of ``graph``: time intervals by category of work or idle cause."""
 
     def __init__(self, graph: StepGraph) -> None:
         self.graph, self._causes = graph, dependencies(graph)
@@ -59,7 +55,7 @@ class CriticalPath:
         self.intervals = list(reversed(list(self._backwards())))
 
     def saved_ns(self, part: str, share: float = 0.5) -> int:
-        """Return how much shorter the replay is if all time in ``part`` is reduced by ``share``."""
+        """Return how much the step saves if ``part`` takes ``share`` less time, by simulation."""
 
         def shortened(ns: Ints) -> Ints:
             less = np.rint(np.maximum(ns, 0) * share).astype(np.int64)
@@ -116,16 +112,15 @@ class CriticalPath:
 
 
 def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
-    """Return the critical path of the step ``window``; ``events`` have launches and categories."""
+    """Return the critical path of the step ``window``."""
     return CriticalPath(step_graph(events, window))
 
 
-#: An activity or a host segment on the path: (True for an activity and False for a segment, its
-#: index, the offset in ns up to which a segment is on the path). The offset is None if the whole
-#: activity or segment is on the path.
+#: On the path: (True for an activity and False for a host segment, its index, the offset in ns up
+#: to which a segment is on the path, or None for all of it).
 _Node = tuple[bool, int, int | None]
-#: Content of a time interval of the path: an activity or segment, as (whether it is an activity,
-#: its index); or a part without an event, as its name; or None if unknown.
+#: What runs in an interval of the path: (whether it is an activity, its index), or a cause of idle
+#: time.
 _Content = str | tuple[bool, int] | None
 
 
@@ -143,15 +138,12 @@ class _Walk:
         self.last = self._last(graph)
 
     def event_id(self, on_device: bool, number: int) -> int | None:
-        """Return the id of the event of an activity or segment; None if no event was recorded."""
+        """Return the id of the event of an activity or segment."""
         ids = self._device_id if on_device else self._host_id
         return None if ids[number] is None else int(ids[number])
 
     def predecessor(self, node: _Node, at_ns: int) -> tuple[int, _Node | None, _Content]:
-        """Return the path's interval that ends at ``at_ns``, and the node before the interval.
-
-        The result is (start of the interval, node before it, content of the interval).
-        """
+        """Return (start, previous node, content) of the path's interval that ends at ``at_ns``."""
         on_device, number, offset_ns = node
         if on_device:
             start_ns = self._streams.start[number]
@@ -177,7 +169,7 @@ class _Walk:
         return begin, leads, (False, number)
 
     def _why_started(self, index: int) -> tuple[int, _Node | None, _Content]:
-        """Return what an activity waited for last: (start of the wait, node before it, part)."""
+        """Return (start of the wait, awaited node, cause) of what an activity waited for last."""
         conditions: list[tuple[int, int, _Node, str]] = []
         streams = self._streams
         segment, offset = streams.launched[index]
@@ -212,7 +204,7 @@ class _Walk:
         return offset_ns if offset_ns < self._hosts.observed_ns[segment] else None
 
     def _last(self, graph: StepGraph) -> _Node | None:
-        """Return the node that ends the step: the last segment of its thread, or an activity."""
+        """Return what ends the step: the last segment of its thread, or an activity."""
         thread = graph.segments.column("thread").to_numpy()
         window = graph.window
         own = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))
@@ -224,7 +216,7 @@ class _Walk:
 
 
 def _host_parts(graph: StepGraph) -> np.ndarray:
-    """Return the part of each segment: its category if it computes, else a cause of idle time."""
+    """Return the category of each segment that computes, else the cause of idle time."""
     table = graph.segments
     launches = table.column("launches").to_numpy().astype(np.bool_)
     category = np.array(table.column("category").to_pylist(), dtype=object)

@@ -1,4 +1,4 @@
-"""Find for which event each segment, activity and sync of a step waited, and its delay after that.
+"""Find what each host segment, activity and sync of a step waited for, and its delay after that.
 
 ::
 
@@ -6,12 +6,10 @@
     activity   its launch + latency; the previous activity of its stream + gap; another stream
     sync       its own cost; the activities that it waits for + the time to return
 
-Profiles do not record which condition was met last. At first, latency and gap are the least values
-on the device; cost and return are the least values of syncs with the same scope (device, stream,
-event or copy). These values show which condition was met last; the remaining time is added to it,
-so that the replay reproduces the observed times. Source of
-the model: H. Zhu et al., "Daydream" (USENIX ATC 2020); waits between threads and between streams
-were added.
+Profiles do not record which condition was met last. The least latency, gap, cost and return on the
+device show it; the remaining time is added to this condition, so that the replay reproduces the
+observed times. Source of the model: H. Zhu et al., "Daydream" (USENIX ATC 2020); waits between
+threads and between streams were added.
 """
 
 from __future__ import annotations
@@ -25,14 +23,14 @@ from lstmprof.breakdown.replay.graph import StepGraph
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
 
-#: A time before every event: the time of a condition that is always met.
+#: A time before every event, for a condition that is always met.
 ALWAYS = -(2**62)
 _NO_STREAM = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
 class Positions:
-    """Points in time on host threads: index of a segment (or ``NONE``), and ns after its start."""
+    """Points in time on host threads: segment (or ``NONE``), and ns after its start."""
 
     segment: Ints
     offset_ns: Ints
@@ -40,17 +38,17 @@ class Positions:
 
 @dataclass(frozen=True)
 class Activities:
-    """The causes of waits of activities; arrays have one entry per activity, sorted by start.
+    """What activities waited for; each starts when all its conditions are met.
 
-    The activity starts when all conditions are met: ``latency_ns`` after the point ``launched``,
-    ``gap_ns`` after ``same_stream`` ended, and ``delay_ns`` after ``other_stream`` ended.
+    It starts ``latency_ns`` after ``launched``, ``gap_ns`` after ``same_stream`` ended, and
+    ``delay_ns`` after ``other_stream`` ended.
     """
 
     launched: Positions
     latency_ns: Ints
-    same_stream: Ints  # index of the previous activity of the same stream, or NONE
+    same_stream: Ints  # the previous activity of the same stream, or NONE
     gap_ns: Ints
-    other_stream: Ints  # index of an activity of another stream that it waited for, or NONE
+    other_stream: Ints  # the awaited activity of another stream, or NONE
     delay_ns: Ints
 
 
@@ -58,8 +56,8 @@ class Activities:
 class Sync:
     """The last segment of a call that waits for activities.
 
-    The call returns ``cost_ns`` after its start or ``return_ns`` after the last of the ``awaited``
-    activities has ended, whichever is later.
+    The call returns ``cost_ns`` after its start or ``return_ns`` after the last awaited activity,
+    whichever is later.
     """
 
     number: int  # row in the graph's table ``syncs``
@@ -77,10 +75,10 @@ class Dependencies:
     """
 
     order: list[int]
-    previous: Ints  # for each segment, index of the previous segment of its thread
-    waits_for: Positions  # for each segment, the point on another thread that it waits for
+    previous: Ints  # per segment: the previous one of its thread
+    waits_for: Positions  # per segment: an awaited point on another thread
     activities: Activities
-    syncs: dict[int, Sync]  # index of a segment → the sync that ends in it
+    syncs: dict[int, Sync]  # by the segment in which it ends
 
 
 def dependencies(graph: StepGraph) -> Dependencies:
@@ -100,7 +98,7 @@ def dependencies(graph: StepGraph) -> Dependencies:
 
 
 class _Columns:
-    """Columns of a table as int64 arrays; null becomes ``NONE``, which is no valid id or thread."""
+    """Columns of a table as int64; null becomes ``NONE``, which is no valid id or thread."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -113,10 +111,7 @@ class _Columns:
 
 
 def _order(graph: StepGraph) -> list[int]:
-    """Return segments and activities in an order in which each follows what it waited for.
-
-    Segments are sorted by end, activities by start.
-    """
+    """Sort segments and activities so that each follows what it waited for."""
     segments, activities = _Columns(graph.segments), _Columns(graph.activities)
     waits = segments.nullable("waits_for") != NONE
     count = len(activities.table)
@@ -128,7 +123,7 @@ def _order(graph: StepGraph) -> list[int]:
 
 
 def _positions(segments: _Columns, thread: Ints, at_ns: Ints) -> Positions:
-    """Convert each time ``at_ns`` on its ``thread`` to a segment and the ns after its start."""
+    """Find the segment at each time ``at_ns`` on its ``thread``."""
     on, start = segments["thread"], segments["start_ns"]
     segment = np.full(len(thread), NONE, dtype=np.int64)
     for number in np.unique(thread[thread != NONE]):
@@ -173,10 +168,7 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
 
 
 def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Activities:
-    """Return ``rows`` with one longer latency, gap or delay per activity, to explain its start.
-
-    The missing time is added to the condition that was met last.
-    """
+    """Add the unexplained wait of each activity to the condition that was met last."""
     linked = rows.launched.segment != NONE
     conditions = np.stack(
         [
@@ -196,7 +188,7 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, chosen: Flags, group: Ints) -> Ints:
-    """Return per row the least ``ns`` of its group's ``chosen`` rows; 0 without such rows."""
+    """Return the least ``chosen`` value in each row's group, or 0."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[chosen], ns[chosen])
@@ -204,7 +196,7 @@ def _least(ns: Ints, chosen: Flags, group: Ints) -> Ints:
 
 
 def _previous_of_stream(device: Ints, stream: Ints) -> Ints:
-    """Return for each activity the index of the previous activity on its stream, or ``NONE``."""
+    """Return the previous activity on each activity's stream."""
     previous = np.full(len(device), NONE, dtype=np.int64)
     order = np.lexsort((stream, device))
     same = np.diff(device[order]) == 0
@@ -214,7 +206,7 @@ def _previous_of_stream(device: Ints, stream: Ints) -> Ints:
 
 
 def _indices_of(event_id: Ints, wanted: Ints) -> Ints:
-    """Return for each id in ``wanted`` its index in ``event_id``, or ``NONE``."""
+    """Return the index of each wanted id in ``event_id``."""
     if not len(event_id):
         return np.full(len(wanted), NONE, dtype=np.int64)
     order = np.argsort(event_id)
@@ -232,7 +224,7 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
     scope = np.unique(rows.column("scope").to_pylist(), return_inverse=True)[1].reshape(-1)
     copies = np.array([s == "copy" for s in rows.column("scope").to_pylist()], dtype=np.bool_)
     has_segment = last != NONE
-    # The call of a blocking copy returns after the copy has ended, so it has no cost of its own.
+    # a blocking copy has no cost of its own: its call returns after the copy
     rest = np.where(last_end > ALWAYS, end - last_end, 0)
     waited, passed = (
         has_segment & (last_end > start),
@@ -252,7 +244,7 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
 
 
 def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
-    """Return the index of the last segment of each event, or ``NONE``."""
+    """Return the last segment of each event."""
     owner = segments.nullable("event_id")
     last = np.full(len(event_id), NONE, dtype=np.int64)
     place = _indices_of(event_id, owner)
@@ -262,7 +254,7 @@ def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
 
 
 def _ended_in_time(activities: _Columns, ids: pa.ChunkedArray, until_ns: Ints) -> list[list[int]]:
-    """Return for each sync the indices of the activities in ``ids`` that ended by ``until_ns``."""
+    """Return the activities among ``ids`` that ended before each sync did."""
     place = {event: number for number, event in enumerate(activities["event_id"].tolist())}
     start, end = activities["start_ns"].tolist(), activities["end_ns"].tolist()
     return [

@@ -1,11 +1,10 @@
 """A step as a graph: what its host threads and streams did, and what each part waited for.
 
-The segments of a thread fill the step: each is a time in which one event is the innermost, or in
-which nothing was recorded. Profiles do not say which thread waits for which, so a rule decides: the
-thread whose segment started last is at work. Another thread waits for the thread at work if a
-segment of the other thread contains a whole segment of the thread at work. Such a segment is
-Python, a range, an op that only calls other ops, or a time without records. A long frame that
-happens to contain work of another thread therefore counts as a wait.
+A *segment* of a thread is a time with one innermost event, or with none. Profiles do not say which
+thread waits for which, so a rule decides: the thread whose segment started last is at work, and a
+thread waits for it if one of its segments contains a whole segment of the thread at work. Only
+Python, ranges, ops that only call others, and times without events may wait. So a long frame that
+happens to contain work of another thread counts as a wait.
 """
 
 from __future__ import annotations
@@ -39,10 +38,7 @@ _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 
 @dataclass(frozen=True)
 class HostSegments:
-    """Segments sorted by thread and time.
-
-    ``row`` is the innermost event or ``NONE``, ``waits_for`` the awaited thread or ``NONE``.
-    """
+    """Segments sorted by thread and time, with their innermost events and awaited threads."""
 
     thread: Ints
     start_ns: Ints
@@ -62,7 +58,7 @@ class _Innermost:
     patient: Flags
 
     def may_wait(self, outer: Ints, inner: Ints) -> Flags:
-        """Return per pair whether the segment ``outer`` contains, and may wait for, ``inner``."""
+        """Return whether each segment ``outer`` contains, and may wait for, ``inner``."""
         within = (self.start_ns[outer] <= self.start_ns[inner]) & (
             self.end_ns[inner] <= self.end_ns[outer]
         )
@@ -72,7 +68,7 @@ class _Innermost:
 def host_segments(
     events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
 ) -> HostSegments:
-    """Return the segments of all threads; ``rows`` are the host events of the rank.
+    """Return the segments of all threads of a rank.
 
     ``patient`` is a mask of the events in which a thread may wait for another thread.
     """
@@ -121,7 +117,7 @@ def _thread_segments(
     inner, working = own.owner_at(borders[:-1]), at_work.owner_at(borders[:-1])
     others = (working != NONE) & (segments.thread[working] != number)
     waits = others & (inner != NONE) & segments.may_wait(inner, working)
-    # The number of segments of the thread that have begun is equal for intervals in the same gap.
+    # equal for intervals in the same gap between segments
     gap = np.searchsorted(segments.start_ns[rows], borders[:-1], side="right")
     waits |= _waiting_gaps(segments, np.append(rows, NONE), borders, inner, working, others, gap)
     new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))
@@ -145,7 +141,7 @@ def _waiting_gaps(
     others: Flags,
     gap: Ints,
 ) -> Flags:
-    """Return a mask of the intervals without records in which the thread waits for another."""
+    """Return a mask of the times without events in which the thread waits for another."""
     waits = np.zeros(len(inner), dtype=np.bool_)
     free = np.flatnonzero(inner == NONE)
     if not len(free):
@@ -184,10 +180,9 @@ SEGMENTS = schema(
 
 @dataclass(frozen=True)
 class StepGraph:
-    """One step as tables of host segments (``SEGMENTS``), activities and syncs.
+    """One step as tables of host segments, device activities and syncs.
 
-    Segments are sorted by thread and time; activities and syncs are sorted by start. ``spent_ns``
-    is the time of each segment in a replay: its length, or less if a change shortened it.
+    ``spent_ns`` is the time of each segment in a replay, which a change may shorten.
     """
 
     window: Window
@@ -199,7 +194,6 @@ class StepGraph:
 
 
 def step_graph(events: EventTable, window: Window) -> StepGraph:
-    """Return the graph of the step ``window``."""
     step = StepRows(events, window)
     streams, segments = Streams(step), _segments(step)
     end, start = (segments.column(name).to_numpy() for name in ("end_ns", "start_ns"))
@@ -242,7 +236,7 @@ def _segments(step: StepRows) -> pa.Table:
 
 
 def _launching(step: StepRows) -> Flags:
-    """Return a mask of the calls that enqueue work without waiting, and of calls inside them."""
+    """Mark the calls that enqueue work without waiting, and calls inside them."""
     calls = launch_calls(step.events)
     is_call = np.zeros(len(step.event_id), dtype=np.bool_)
     is_call[calls] = True

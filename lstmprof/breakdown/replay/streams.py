@@ -1,9 +1,9 @@
 """The activities of each stream in a step, when they were enqueued, and which waited for which.
 
-If the profile does not say what a call waits for, a rule decides: a call that synchronises a device
-waits for the device on which its thread launched last. A call that synchronises an unnamed stream
-waits for the stream whose work ended last before the call returned. A call that waits for an event
-waits for the last launch of its thread before the thread's last ``*EventRecord*`` call.
+If the profile does not say what a call waits for, a rule decides: a device synchronisation waits
+for the device on which its thread launched last, a stream synchronisation for the stream whose work
+ended last before the call returned, and a wait for an event for the last launch of its thread
+before the thread's last ``*EventRecord*`` call.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ SYNCS = schema(
     )
 )
 
-_NO_STREAM = 2**32 - 1  # CUPTI's number of the stream if a call synchronises a whole context
+_NO_STREAM = 2**32 - 1  # in CUPTI: the call synchronises a whole context
 
 
 class _Ordered:
-    """Numbers sorted by time; finds the last before a time, and the first from a time on."""
+    """Numbers sorted by time, for look-ups."""
 
     def __init__(self, at_ns: Ints, numbers: Ints) -> None:
         self._at_ns: list[int] = at_ns.tolist()
@@ -82,7 +82,7 @@ class _Ordered:
 
 
 class Streams:
-    """The activities of a step, sorted by start; finds their launches and what they waited for."""
+    """The activities of a step, their launches, and what they waited for."""
 
     def __init__(self, step: StepRows) -> None:
         self.step, rows = step, step.activities
@@ -123,7 +123,7 @@ class Streams:
         }
 
     def _reported(self) -> dict[int, tuple[int, int]]:
-        """Return {correlation id of a waiting call: (device, stream) that the profile names}."""
+        """Return the device and stream that the profile names, by correlation id of the call."""
         step, events = self.step, self.step.events
         rows = events.rows_of_rank(step.window.rank)
         rows = rows[events.is_kind("device_sync")[rows]]
@@ -157,10 +157,7 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return per activity: index of the activity that it waited for, row of the wait call.
-
-        Both are ``NONE`` if it waited for no activity.
-        """
+        """Return the activity that each activity waited for, and the call that made it wait."""
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
@@ -174,7 +171,7 @@ class Streams:
         return after, caller
 
     def _first_blocked(self, call: int) -> int | None:
-        """Return the index of the first activity after ``call`` on the stream that it blocks.
+        """Return the first activity after ``call`` on the stream that it blocks.
 
         If the profile does not name the stream, the next activity of the call's thread counts.
         """
@@ -185,32 +182,24 @@ class Streams:
         return None if later is None else later.first_from(int(step.end_ns[call]))
 
     def activity_before_event(self, thread: int, at_ns: int) -> int | None:
-        """Return the last activity that ``thread`` launched before it recorded a CUDA event.
-
-        The event is the last that ``thread`` recorded before ``at_ns``. The result is the
-        activity's index, or None if the profile shows no such event or activity.
-        """
+        """Return the last activity that ``thread`` launched before its last CUDA event record."""
         records = self._recorded.get(thread)
         last = None if records is None else records.last_before(at_ns)
         return None if last is None else self.launched_last(thread, last)
 
     def launched_last(self, thread: int, at_ns: int) -> int | None:
-        """Return the index of the last activity that ``thread`` had launched at ``at_ns``."""
+        """Return the last activity that ``thread`` had launched at ``at_ns``."""
         launched = self._launched.get(thread)
         return None if launched is None else launched.last_before(at_ns)
 
     def launched_by(self, call: int) -> list[int]:
-        """Return the indices of the activities that one call launched."""
         indices: list[int] = self._activities_of_call.get(
             call, np.empty(0, dtype=np.int64)
         ).tolist()
         return indices
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
-        """Return per stream of ``device`` the index of the last activity enqueued before ``at_ns``.
-
-        If ``stream`` is not None, only this stream counts.
-        """
+        """Return the last activity enqueued before ``at_ns`` on each stream, or on ``stream``."""
         queues = [
             queue
             for (on, number), queue in self._queued.items()
@@ -221,7 +210,7 @@ class Streams:
 
 
 def _split(numbers: Ints, *keys: Ints) -> Iterator[tuple[tuple[int, ...], Ints]]:
-    """Group ``numbers`` by ``keys``: yield (key, the numbers with this key, in order)."""
+    """Group ``numbers`` by ``keys``."""
     if not len(numbers):
         return
     order = np.lexsort(keys[::-1])
@@ -248,10 +237,7 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
 
 
 def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]]:
-    """Return the scope of a call that waits, and the indices of the activities that it waited for.
-
-    The scope is "device", "stream", "event" or "copy".
-    """
+    """Return what a call waits for (device, stream, event or copy), and the awaited activities."""
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
         return "copy", list(_ended(streams, streams.launched_by(row), ended))

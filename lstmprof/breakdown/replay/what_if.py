@@ -1,8 +1,7 @@
-"""Predict the length and the ledger (time by part) of a step with a change (``changes``).
+"""Predict the length of a step with a change (``changes``), and where its time then goes.
 
-``replayed`` computes when each segment and activity of the step would have run. ``retimed`` moves
-the events to these times. The ledger is then computed from the moved events as from a profile, so
-it also shows the next bottleneck.
+The events are moved to the times of the replay, and broken down like a profile, so the result also
+shows the next bottleneck.
 """
 
 from __future__ import annotations
@@ -31,11 +30,7 @@ from lstmprof.events.threads import thread_ids
 
 @dataclass(frozen=True)
 class Replay:
-    """When host segments and activities run in a replay, and the length of the replayed step.
-
-    Arrays have one entry per segment or activity. The step ends when its thread has passed its last
-    segment and all activities of the step have ended.
-    """
+    """When host segments and activities run in a replay, and the length of the replayed step."""
 
     length_ns: int
     segment_start_ns: Ints
@@ -48,10 +43,7 @@ class Replay:
 def replayed(
     graph: StepGraph, change: Change = unchanged_times, causes: Dependencies | None = None
 ) -> Replay:
-    """Return the replay of ``graph``, to which ``change`` is applied first.
-
-    ``causes`` are the graph's dependencies; they are computed if None.
-    """
+    """Replay ``graph`` with ``change``."""
     times = change(graph)
     hosts, streams = run(graph, times, causes or dependencies(graph))
     start, end = np.array(streams.start, np.int64), np.array(streams.end, np.int64)
@@ -91,7 +83,7 @@ class Hosts:
         self.end = [self.opens] * len(self.cost_ns)
 
     def run(self, number: int, activity_ends: list[int]) -> None:
-        """Compute start and end of one segment; ``activity_ends`` has the ends computed so far."""
+        """Compute start and end of one segment, from the ends of earlier activities."""
         start = self.begin(number)
         segment, offset_ns = self.waits_for[number]
         if segment != NONE:
@@ -137,11 +129,11 @@ class Streams:
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        # per activity: (time until which it waits for another stream, awaited activity's index)
+        # until when it waits for another stream, and for which activity
         self.waits_until = [(ALWAYS, NONE)] * len(self.start)
 
     def run(self, index: int, hosts: Hosts) -> None:
-        """Compute start and end of the activity with the index ``index``."""
+        """Compute start and end of one activity."""
         previous, other = self.same_stream[index], self.other_stream[index]
         free = ALWAYS if previous == NONE else self.end[previous]
         waits_until = (ALWAYS, NONE) if previous == NONE else self.waits_until[previous]
@@ -155,7 +147,7 @@ class Streams:
         segment, offset_ns = self.launched[index]
         if segment != NONE:
             start = max(start, hosts.instant(segment, offset_ns) + self.latency_ns[index])
-        if start > ALWAYS // 2:  # without any condition, the activity keeps its observed start
+        if start > ALWAYS // 2:  # else its observed start stays
             self.start[index] = start
         self.end[index] = self.start[index] + self.cost_ns[index]
 
@@ -165,7 +157,7 @@ def _pairs(positions: Positions) -> list[tuple[int, int]]:
 
 
 def length_of(graph: StepGraph, hosts: Hosts, ends: Ints, vanished: Flags) -> int:
-    """Return the length of the replayed step in ns; ``ends`` are the ends of the activities."""
+    """Return the length of the replayed step."""
     window = graph.window
     done = int(ends[~vanished].max(initial=window.start_ns))
     thread = graph.segments.column("thread").to_numpy()
@@ -205,10 +197,7 @@ class Prediction:
 
 
 def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -> list[Prediction]:
-    """Return one prediction per change for the step ``window``.
-
-    ``events`` have launches and categories (``events.annotate``).
-    """
+    """Return one prediction per change for the step ``window``."""
     graph = step_graph(events, window)
     causes = dependencies(graph)
     unchanged_ns = replayed(graph, unchanged_times, causes).length_ns
@@ -224,10 +213,9 @@ def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -
 def retimed(
     events: EventTable, graph: StepGraph, replay: Replay
 ) -> tuple[EventTable, list[Window]]:
-    """Return ``events`` moved to the times of ``replay``, and a list with the replayed step.
+    """Move ``events`` to the times of ``replay``, and return the replayed step, too.
 
     Events before the step keep their times; events after it keep their distance from its end.
-    Activities that vanish take no time. The list is empty if the replayed step has no length.
     """
     window, thread = graph.window, thread_ids(events)
     closes = window.start_ns + replay.length_ns
@@ -251,10 +239,9 @@ def retimed(
 
 
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
-    """Return a mask of the events that keep a duration; all other events get the duration 0.
+    """Mark the events that keep a duration: launch calls, and innermost events.
 
-    Events in the step keep their duration if they are launch calls, or are innermost at some time
-    of the replay. So no other event can become innermost.
+    All other events in the step lose their duration, so that none can become innermost.
     """
     window = graph.window
     outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
@@ -266,7 +253,7 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
 
 
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
-    """Convert times of the profile on ``thread`` to times of the same points in the replay."""
+    """Convert times of the profile on each thread to times of the replay."""
     window, table = graph.window, graph.segments
     on, opens, closes = (table.column(n).to_numpy() for n in ("thread", "start_ns", "end_ns"))
     moved = at_ns.copy()

@@ -1,7 +1,4 @@
-"""The tables of a breakdown, in the order of importance for a reader.
-
-Each table is computed from one ``Source``, when it is first used.
-"""
+"""The tables of a breakdown, most important first."""
 
 from __future__ import annotations
 
@@ -40,10 +37,7 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """The data from which tables are computed: events, steps, run.json and breakdown.
-
-    ``made`` maps names to finished tables, so each table is computed once.
-    """
+    """The data from which tables are computed; ``made`` caches finished tables."""
 
     def __init__(
         self,
@@ -65,11 +59,10 @@ class Source:
     def for_each_rank(
         self, make: Callable[[EventTable, list[Window]], pa.Table], columns: Sequence[str]
     ) -> pa.Table:
-        """Return the table that ``make`` computes from events with at least ``columns``.
+        """Compute a table rank by rank, which limits memory.
 
-        If the events are packed, ``make`` gets the events of one rank at a time, to limit memory.
-        ``make`` also gets one event of each type from the other ranks, so that threads have the
-        same numbers as in the whole profile.
+        ``make`` also gets a few events of other ranks, so that threads have the same numbers as in
+        the whole profile.
         """
         events = self._events
         ranks = event_types(events).ranks.tolist() if isinstance(events, Packed) else []
@@ -90,14 +83,7 @@ class Source:
         return packed(self._events.select(columns))
 
     def table(self, name: str) -> pa.Table:
-        """Return the table ``name``, sorted.
-
-        The table is empty if it needs the run's breakdown, but this source has none.
-
-        Raises:
-            UsageError: no table has this name.
-            RunError: the events are damaged, or their times exceed 64 bits.
-        """
+        """Return the table ``name``; empty if it needs files that are missing here."""
         kind = table_of(name)
         if kind.needs_files and self.account is None:
             return schema(kind.columns).empty_table()
@@ -106,7 +92,7 @@ class Source:
         return self._made[name]
 
 
-#: A function (source, the event columns that the table needs) → the table, with rows in any order.
+#: Computes a table from the source and the event columns that it needs.
 Make = Callable[[Source, Sequence[str]], pa.Table]
 
 
@@ -114,13 +100,9 @@ Make = Callable[[Source, Sequence[str]], pa.Table]
 class TableKind:
     """A table: its meaning, its columns, and how it is computed, sorted and shown.
 
-    ``make`` computes the table from a ``Source``. ``reads`` are the event columns that it needs,
-    ``joined`` the other tables that it needs. If ``needs_files`` is True, the table needs files of
-    the run other than the events, and ``record`` explains how to record these files.
-
-    ``order`` names the columns by which rows are sorted (``-``: descending); if it is empty, rows
-    keep the order of ``make``. ``shown`` are the columns for a terminal; JSON and CSV have all
-    columns.
+    ``reads`` are the event columns and ``joined`` the other tables that ``make`` needs. With
+    ``needs_files`` it needs other files of the run, and ``record`` explains how to record them.
+    ``order`` are the columns to sort by (``-``: descending). A terminal shows only ``shown``.
     """
 
     name: str
@@ -137,11 +119,10 @@ class TableKind:
     def of(
         self, events: EventTable, windows: list[Window], info: RunInfo | None = None
     ) -> pa.Table:
-        """Return this table, sorted; ``events`` are annotated, ``info`` is run.json, if known."""
+        """Return this table, computed from annotated ``events``."""
         return Source(events, windows, info).table(self.name)
 
     def ordered(self, table: pa.Table) -> pa.Table:
-        """Return ``table`` sorted by ``order``; rows equal in these columns keep their order."""
         keys = [
             (name.removeprefix("-"), "descending" if name.startswith("-") else "ascending")
             for name in self.order
@@ -169,7 +150,6 @@ def _memory(account: Breakdown) -> pa.Table:
     return memory.memory(account.run.counters(), account.packed(memory.READS), account.windows)
 
 
-#: Columns of the events that several tables need.
 _TIMED = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank")
 _ON_DEVICES = (*_TIMED, "pid", "tid", "device", "stream")
 
@@ -386,7 +366,7 @@ _ALL = (
     ),
 )
 
-#: Name → table, in the order of importance for a reader.
+#: Most important tables first.
 TABLES: Mapping[str, TableKind] = {
     kind.name: kind for kind in sorted(_ALL, key=lambda kind: names.TABLES.index(kind.name))
 }
@@ -406,10 +386,6 @@ def table_of(name: str) -> TableKind:
 def tables_of(
     named: Sequence[str], events: EventTable, windows: list[Window], info: RunInfo | None = None
 ) -> dict[str, pa.Table]:
-    """Return {name: table} for the names in ``named``, computed from annotated ``events``.
-
-    Raises:
-        UsageError: no table has one of these names.
-    """
+    """Return the ``named`` tables, computed from annotated ``events``."""
     source = Source(events, windows, info)
     return {name: source.table(name) for name in named}

@@ -1,9 +1,7 @@
 """The tables of casts and of copies: work that changes element types, and work that moves bytes.
 
-PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_(to, from)``: the column ``op``
-has the outermost of these ops, and ``within`` the op that called the outermost op. Bytes are bytes
-read plus written.
-The direction and host memory of a copy come from the activity's name.
+PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_(to, from)``: ``op`` is the
+outermost of them, and ``within`` its caller. Bytes are bytes read plus written.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def casts(events: EventTable, windows: list[Window]) -> pa.Table:
-    """Return one row per rank, device, op, calling op and pair of element types; ``SCHEMA``."""
+    """Return one row per rank, device, op, calling op and pair of element types."""
     rows = _work(events)
     rows = rows[events.is_one_of("category", "cast")[rows]]
     columns = [*_ops_and_callers(events, rows), *_types(events, rows)]
@@ -85,7 +83,7 @@ def casts(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _work(events: EventTable) -> Ints:
-    """Return the rows of activities; in ranks without activities, of the ops that compute."""
+    """Return the activities, and the computing ops of ranks without activities."""
     activity, op = events.is_kind(*ACTIVITY_KINDS), computing(events)
     rows = [np.empty(0, dtype=np.int64)]
     for rank in events.ranks():
@@ -95,12 +93,12 @@ def _work(events: EventTable) -> Ints:
 
 
 def _issuers(events: EventTable, rows: Ints) -> Ints:
-    """Return the op that issued each of ``rows`` (itself if it is an op), or ``NONE``."""
+    """Return the op that issued each of ``rows``; an op issues itself."""
     return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 
 def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return the columns ``op`` and ``within``, each as (codes, texts)."""
+    """Return the casting ops and their callers, each as (codes, texts)."""
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
@@ -117,18 +115,17 @@ def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[st
 
 
 def _copies(events: EventTable, ops: Ints) -> Flags:
-    """Return whether each of ``ops`` is an ``aten::copy_``; False for ``NONE``."""
     return np.asarray((ops != NONE) & events.is_one_of("name", _COPY)[ops], dtype=np.bool_)
 
 
 def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return the element types before and after the casts: two columns, each as (codes, texts)."""
+    """Return the element types before and after the casts, each as (codes, texts)."""
     codes, values = events.texts("dtypes")
     issuer = _issuers(events, rows)
     copies = _copies(events, issuer)
     code = values_at(codes, issuer)
     recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in (*values, "")]
-    # Per recorded text two pairs (from, to): if the casting op is no ``aten::copy_``, if it is one.
+    # Pairs (from, to): of other casting ops, then of ``aten::copy_``
     pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]
     texts = sorted({text for entry in pairs for pair in entry for text in pair if text})
     code_of = {None: NONE, **{text: number for number, text in enumerate(texts)}}
@@ -138,13 +135,13 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
 
 
 def copied(recorded: list[Any]) -> tuple[Any, Any]:
-    """Return the entries (from, to) of ``aten::copy_(to, from)``; an absent entry is None."""
+    """Return (from, to) of ``aten::copy_(to, from)``."""
     to, source = [*recorded, None, None][:2]
     return source, to
 
 
 def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the bytes that it reads and writes; −1 if unknown."""
+    """Return the bytes that each of ``rows`` reads and writes; −1 if unknown."""
     issuer = _issuers(events, rows)
     (shapes, shape_texts), (dtypes, dtype_texts) = (events.texts(c) for c in ("shapes", "dtypes"))
     shape, dtype = values_at(shapes, issuer), values_at(dtypes, issuer)
@@ -159,7 +156,7 @@ def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
 
 @lru_cache(maxsize=4096)
 def _copy_bytes(shapes: str, dtypes: str) -> int:
-    """Return the bytes that ``aten::copy_`` of these inputs reads and writes; −1 if unknown."""
+    """Return the bytes that ``aten::copy_`` reads and writes; −1 if unknown."""
     source, to = copied(recorded_inputs(dtypes))
     shape = [*recorded_inputs(shapes), None][0]
     sizes = [element_bytes(t) for t in (source, to)]
@@ -190,18 +187,14 @@ COPY_COLUMNS = (
     Column.real("bytes_per_s", "bytes divided by total_ns", "bytes is unknown, or total_ns is 0"),
 )
 
-#: Columns of the events that the table ``copies`` needs.
+#: Columns of the events to read.
 COPY_READS = ("kind", "name", "dur_ns", "rank", "device", "bytes", "step")
-#: Values of the columns kind, direction and host memory, in the order in which rows are sorted.
+#: In the sort order of the rows
 _KINDS, _DIRECTIONS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMORIES)
 
 
 def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return one row per rank, device, kind, direction and host memory, sorted by these columns.
-
-    Raises:
-        RunError: the times or sizes exceed 64 bits.
-    """
+    """Return one row per rank, device, kind, direction and host memory."""
     copied_events = events.table(COPY_READS, np.flatnonzero(events.is_kind(*_KINDS)))
     rank, device, moved = (
         copied_events.ints(name, UNKNOWN) for name in ("rank", "device", "bytes")

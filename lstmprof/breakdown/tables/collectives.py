@@ -1,4 +1,4 @@
-"""The table of collectives: how long each rank was in a collective, and waited there.
+"""The table of collectives: how long each rank communicates, and waits for others.
 
 ::
 
@@ -6,10 +6,10 @@
     rank 1                   |== communicates ==|     the last to arrive: nobody waits in its call
 
 A collective ends on all its ranks at once, so its shortest kernel belongs to the last rank to
-arrive. Only lengths are compared, because the clocks of ranks differ. Kernels form a collective if
-all ranks of their process group have equally many kernels of this name in the same step and stream.
-To check this, lstmprof aligns the clocks and compares the ends of the kernels (``skew_ns``).
-Bandwidths are those of NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+arrive. Only lengths are compared, because the clocks of ranks differ. Kernels are matched across
+ranks by name, step, stream and order; ``skew_ns`` shows whether they really end together.
+Bandwidths are those of NCCL's tests
+(https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.runs.metadata import RunInfo
 
-_UNSHARED = (
-    "the collective was launched outside steps, the ranks have different numbers of collectives, "
-    "or there is no other rank"
-)
+_UNSHARED = "it has no counterpart on other ranks"
 COLUMNS = (
     RANK,
     DEVICE,
@@ -52,13 +49,12 @@ COLUMNS = (
     Column.text(
         "operation",
         "operation: " + ", ".join(OPERATIONS),
-        "neither the kernel's name nor the range around its launch shows it",
+        "the profile does not show it",
     ),
     Column.integer(
         "bytes",
-        "size of the message, as nccl-tests counts it: what a rank sends or what it receives, "
-        "whichever is larger",
-        "the profile lacks the size of the message (PyTorch records it with record_shapes=True)",
+        "size of the message: what a rank sends or receives, whichever is larger",
+        "not recorded (in PyTorch, set record_shapes=True)",
     ),
     Column.integer(
         "group_size",
@@ -67,12 +63,10 @@ COLUMNS = (
     ),
     Column.text(
         "process_group",
-        "process group: its name in PyTorch, with its description if it has one",
-        "the profile does not record it (PyTorch 2.4 and later do)",
+        "name and description of the process group in PyTorch",
+        "not recorded (PyTorch before 2.4)",
     ),
-    Column.integer(
-        "collective", "number of the collective, the same on all of its ranks", _UNSHARED
-    ),
+    Column.integer("collective", "number of the collective, equal on all its ranks", _UNSHARED),
     Column.integer("start_ns", "start of the kernel, by the clock of its rank"),
     Column.integer("dur_ns", "duration of the kernel"),
     Column.integer(
@@ -80,38 +74,33 @@ COLUMNS = (
     ),
     Column.integer(
         "exposed_ns",
-        "time of the collective in which its device computes nothing: communication that no "
-        "computation hides",
+        "time of the collective in which its device computes nothing",
     ),
     Column.integer(
         "waits_ns",
-        "wait for the last rank: dur_ns minus the duration of the shortest kernel of the "
-        "collective",
+        "wait for the last rank: dur_ns minus the shortest kernel of the collective",
         _UNSHARED,
     ),
     Column.integer(
         "last_rank",
         "rank that arrived last: the rank of the shortest kernel",
-        f"{_UNSHARED}; or the profile names no rank",
+        f"{_UNSHARED}, or no rank is named",
     ),
     Column.integer("last_device", "device that arrived last", _UNSHARED),
     Column.integer(
         "skew_ns",
-        "time between the first and the last end of the collective over all ranks, after "
-        "aligning their clocks",
+        "time between the first and the last end of the collective over all ranks",
         _UNSHARED,
     ),
     Column.real(
         "algorithm_bytes_per_s",
-        "algorithm bandwidth: bytes / (dur_ns - waits_ns); if waits_ns is null, bytes / dur_ns, "
-        "which is a lower bound",
-        "bytes is null, or the kernel took no time",
+        "bytes / (dur_ns - waits_ns), or bytes / dur_ns if waits_ns is null",
+        "bytes is null, or dur_ns is 0",
     ),
     Column.real(
         "bus_bytes_per_s",
-        "bus bandwidth: algorithm bandwidth times 2(n - 1)/n for all_reduce of n ranks, (n - 1)/n "
-        "for all_gather, reduce_scatter, all_to_all, gather and scatter, 1 for others",
-        "algorithm_bytes_per_s, operation or group_size is null",
+        "bus bandwidth, as nccl-tests defines it",
+        "one of its inputs is null",
     ),
 )
 SCHEMA = schema(COLUMNS)
@@ -119,10 +108,7 @@ SCHEMA = schema(COLUMNS)
 
 @dataclass(frozen=True)
 class _Calls:
-    """The kernels of collectives, sorted by start.
-
-    ``device`` has a number from 0 for each pair of rank and device.
-    """
+    """The kernels of collectives, sorted by start, with a number per rank and device."""
 
     row: Ints
     in_step: Flags
@@ -132,26 +118,25 @@ class _Calls:
     end_ns: Ints
 
 
-#: Columns of the events that the table of collectives needs.
+#: Columns of the events to read.
 READS = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "device", "stream", "step", "category"),
     *("event_id", "parent_id", "launch_id", "shapes", "dtypes", "launch_config"),
 )
 _PER_KERNEL = READS[:9]
-#: Operation → how often each link carries (n - 1)/n of the message, for n ranks.
+#: How often each link carries (n - 1)/n of the message, for n ranks.
 _BUS = {"all_reduce": 2} | dict.fromkeys(
     ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1
 )
-#: If kernels of several ranks end further apart than this share of their longest wait, they are not
-#: one collective.
+#: Kernels that end further apart, as a share of their longest wait, are not one collective.
 MOST_SKEW_SHARE = 0.5
-#: (rank, device): rank None means unknown, device None means the host.
+#: (rank or None if unknown, device or None for the host)
 RankDevice = tuple[int | None, int | None]
 rank_device: Callable[[Mapping[str, Any]], RankDevice] = itemgetter("rank", "device")
 
 
 def collectives(packed: Packed, windows: Sequence[Window], info: RunInfo) -> pa.Table:
-    """Return one row per collective and device, sorted by rank, device and time."""
+    """Return one row per collective and device."""
     kernels = np.flatnonzero(packed.is_kind("kernel"))
     events = packed.table(_PER_KERNEL, kernels)
     calls = _calls(events, windows)
@@ -195,7 +180,7 @@ def collectives(packed: Packed, windows: Sequence[Window], info: RunInfo) -> pa.
 
 @dataclass(frozen=True)
 class _Message:
-    """What a collective moves; a field is None if unknown."""
+    """What a collective moves."""
 
     operation: str | None
     bytes: int | None
@@ -203,7 +188,7 @@ class _Message:
     process_group: str | None
 
     def bus(self, bytes_per_s: float) -> float | None:
-        """Return the bus bandwidth for the algorithm bandwidth ``bytes_per_s``; None if unknown."""
+        """Return the bus bandwidth for the algorithm bandwidth ``bytes_per_s``."""
         if self.operation is None or self.group_size is None:
             return None
         times, ranks = _BUS.get(self.operation), self.group_size
@@ -211,9 +196,9 @@ class _Message:
 
 
 def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
-    """Return what each of ``rows`` moves, as its kernel or the range "nccl:…" around it records.
+    """Return what each collective moves, from its kernel or the range "nccl:…" around it.
 
-    If a range launches several kernels, the range does not show how much each kernel moves.
+    A range around several kernels does not show how much each kernel moves.
     """
     if not len(rows):
         return []
@@ -243,7 +228,7 @@ def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
 
 
 def _input_bytes(shapes: str, dtypes: str) -> int | None:
-    """Return the size in bytes of the tensors that were recorded; None if one is unknown."""
+    """Return the size in bytes of the recorded tensors."""
     element_sizes = [element_bytes(dtype) for dtype in recorded_inputs(dtypes)]
     sizes = [s for s in recorded_inputs(shapes) if isinstance(s, list)]
     whole = all(isinstance(n, int) and n >= 0 for size in sizes for n in size)
@@ -254,7 +239,7 @@ def _input_bytes(shapes: str, dtypes: str) -> int | None:
 
 
 def rank_records(info: RunInfo) -> list[dict[str, Any]]:
-    """Return one record per rank: what its profile says about the rank, such as group sizes."""
+    """Return what the profile says about each rank, such as group sizes."""
     metadata = info.profile_metadata or {}
     by_rank = metadata.get("ranks")
     records = list(by_rank.values()) if isinstance(by_rank, dict) else [metadata]
@@ -268,7 +253,7 @@ def group_sizes(info: RunInfo) -> set[int]:
 
 
 def group_size(info: RunInfo) -> int | None:
-    """Return the number of ranks of every process group; None if they differ or are unknown."""
+    """Return the number of ranks of every process group; None if they differ."""
     sizes = group_sizes(info)
     return sizes.pop() if len(sizes) == 1 else None
 
@@ -284,9 +269,9 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return per call a code that is equal for possible counterparts, and its process group's code.
+    """Give equal numbers to calls that may be the same collective on other devices.
 
-    Counterparts have equal step, name, process group and position of the stream on the device.
+    The second array numbers the process groups.
     """
     stream = events.ints("stream", UNKNOWN)[calls.row]
     position = np.zeros(len(stream), dtype=np.int64)
@@ -302,7 +287,7 @@ def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> t
 
 
 def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
-    """Return the calls that form collectives: per set of devices an array (collective, device)."""
+    """Match calls across devices: an array (collective, device) of calls per set of devices."""
     matches: dict[tuple[int, ...], list[Ints]] = {}
     everywhere = np.arange(calls.devices)
     devices_of = {
@@ -322,7 +307,7 @@ def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
 
 
 def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return per call: its wait, the call that came last, the skew, and its collective's number."""
+    """Return each call's wait, the call that came last, the skew, and the collective's number."""
     waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
     number = np.full(len(calls.row), NONE, dtype=np.int64)
     numbers = 0
@@ -338,9 +323,9 @@ def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, In
 
 
 def _skew(ends_ns: Ints) -> Ints:
-    """Return how far apart each collective's ends are, after the devices' clocks were aligned.
+    """Return how far apart each collective's ends are, after aligning the clocks of the devices.
 
-    ``ends_ns`` has one row per collective and one column per device.
+    ``ends_ns`` has the shape (collective, device).
     """
     offset = ends_ns - ends_ns[:, :1]
     rest = offset - np.median(offset, axis=0).astype(np.int64)
@@ -348,7 +333,7 @@ def _skew(ends_ns: Ints) -> Ints:
 
 
 def _overlapped(events: EventTable, calls: _Calls) -> Ints:
-    """Return for each call the time in which its device also ran other kernels."""
+    """Return the time of each call in which its device also computed."""
     computes = events.is_kind("kernel") & ~events.is_one_of("category", "collective")
     computing = np.flatnonzero(computes)
     rows = np.concatenate([calls.row, computing])  # so a device's calls come before other kernels
@@ -364,12 +349,9 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Return the rows of ``calls`` in collectives of all ranks whose kernels end together.
+    """Return the calls of collectives that all ranks share and whose ends agree.
 
-    ``calls`` are rows of the table of collectives. Kernels end together if ``skew_ns`` is at most
-    ``least_skew_ns``, or at most half of the collective's longest wait or of the mean wait. If most
-    of the waits are in collectives whose kernels do not end together, the ranks communicate in
-    groups, and the result is empty.
+    The result is empty if ranks mostly communicate in groups.
     """
     sizes = Counter(row["collective"] for row in calls if row["collective"] is not None)
     devices = len({rank_device(row) for row in calls})
@@ -391,12 +373,7 @@ def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> li
 def compared_steps(
     calls: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]], windows: Iterable[Window]
 ) -> int:
-    """Return the number of steps in which the waits for other ranks are known.
-
-    These are the steps that all communicating ranks have. ``calls`` are the rows of all
-    collectives, ``compared`` the rows that were matched across ranks. A step with rows in ``calls``
-    but none in ``compared`` does not count.
-    """
+    """Count the steps in which the waits for other ranks are known."""
     steps: dict[int | None, set[int | None]] = defaultdict(set)
     for window in windows:
         steps[window.rank].add(window.step)

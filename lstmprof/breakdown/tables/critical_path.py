@@ -1,7 +1,6 @@
 """The table of the critical path: the chain of work that must get shorter to end a step earlier.
 
-``breakdown.replay`` simulates the step of median length of each rank. The parts are those of the
-ledger, but only with their time on the critical path.
+``breakdown.replay`` simulates the step of median length of each rank.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ COLUMNS = (
     Column.text("state", "busy (something computes or moves data) or idle"),
     Column.text(
         "part",
-        "category of work, such as gemm, or what else the step waits for: dispatch, python, launch "
-        "call, launch latency, queued, sync and other parts of the ledger",
+        "category of work, such as gemm, or of waiting, such as python or launch latency",
     ),
     Column.integer("path_ns", "time of this part on the critical path"),
     Column.real("path_share", "path_ns divided by the length of the path"),
@@ -47,7 +45,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def critical_path(packed: Packed, windows: Sequence[Window], reads: Sequence[str]) -> pa.Table:
-    """Return one row per rank and part, for the critical path of the rank's median step."""
+    """Return the kinds of work and waits on the critical path of each rank's median step."""
     from lstmprof.breakdown.replay.critical_path import critical_path_of
 
     rows: list[dict[str, Any]] = []

@@ -1,9 +1,7 @@
 """The kernel table: the time of each kernel by name; in a CPU run, of each op that computes.
 
-A kernel's time is its duration. An op's time is its duration without the events inside it. Ops that
-only call other ops are omitted, because some of them wait for other ops. All activities of the
-profile count; ``per_step`` counts only activities that a step launched. Percentiles are the nearest
-rank, so each percentile is the duration of an event.
+An op's time excludes the events inside it. Ops that only call other ops are omitted, because some
+of them wait for other ops. Percentiles are the nearest rank.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Colum
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.runs.invariants import check_sums
 
-_NOT_RECORDED = "the row is not a kernel, or the profile does not record this value"
+_NOT_RECORDED = "the row is not a kernel, or it is not recorded"
 COLUMNS = (
     RANK,
     DEVICE,
@@ -50,27 +48,26 @@ COLUMNS = (
     Column.text(
         "rule",
         "name of the rule that decided the category (most often, if several did)",
-        "an older lstmprof wrote the run; ingest the profile again",
+        "an older lstmprof wrote the run",
     ),
     Column.integer(
         "launch_configs",
-        "number of different launch configurations (grid, block, registers, shared memory)",
+        "number of different launch configurations (grid, block …)",
         _NOT_RECORDED,
     ),
     Column.text(
         "launch_config",
-        "launch configuration with the most time, as JSON (see launch_config of events.parquet)",
+        "launch configuration with the most time, as JSON",
         _NOT_RECORDED,
     ),
 )
 
-#: Columns of the events that the table needs; ``parent_id`` is only read if ops compute.
+#: Columns of the events to read; ``parent_id`` only if ops compute.
 READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
     *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-#: Text columns with equal values for all events of a row, and text columns whose values may differ
-#: within a row; the row shows one of them.
+#: Texts that are equal for all events of a row, and texts of which a row shows one.
 _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
@@ -78,11 +75,7 @@ _ROLES = {**dict.fromkeys(ACTIVITY_KINDS, _ACTIVITY), "op": _OP}
 
 
 def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return one row per rank, device, name, category and family, sorted by these columns.
-
-    Raises:
-        RunError: the sum of the times of one device exceeds 64 bits.
-    """
+    """Return one row per rank, device, name, category and family."""
     work = _work(events)
     keys, (rule, launch_config) = work.texts[: len(_KEYS)], work.texts[len(_KEYS) :]
     group = Groups(work.rank, work.device, *(text.index for text in keys))
@@ -109,14 +102,14 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
 
 @dataclass(frozen=True)
 class SortedTexts:
-    """A text column: its sorted distinct ``values``, and each event's index in them or ``NONE``."""
+    """A text column: its sorted distinct values, and each event's index in them or ``NONE``."""
 
     values: list[str]
     index: Ints
 
     @staticmethod
     def of(texts: Sequence[str], codes: Ints) -> SortedTexts:
-        """Return the column with ``texts[code]`` for each of ``codes``; ``NONE`` is null."""
+        """Return the column of ``texts``, with one of ``codes`` per event."""
         used = np.unique(codes[codes != NONE])
         values = sorted({texts[code] for code in used.tolist()})
         index_of = {text: index for index, text in enumerate(values)}
@@ -127,10 +120,7 @@ class SortedTexts:
 
 @dataclass(frozen=True)
 class _Work:
-    """The events that count: ``bucket`` and ``ns`` per event, the other fields per bucket.
-
-    A bucket is a group of events with equal rank, device and texts, in one batch of the profile.
-    """
+    """The kernels and ops that count, grouped in buckets of equal rank, device and texts."""
 
     bucket: Ints
     ns: Ints
@@ -142,14 +132,13 @@ class _Work:
 
     @cached_property
     def bucket_ns(self) -> Ints:
-        """Return the total time of the events of each bucket."""
         total_ns = np.zeros(len(self.count), dtype=np.int64)
         np.add.at(total_ns, self.bucket, self.ns)
         return total_ns
 
 
 def _work(events: Packed) -> _Work:
-    """Return the activities, and the ops that compute in ranks without activities."""
+    """Return the activities, and the computing ops of ranks without activities."""
     computing = event_types(events).computing
     own = _own_time(events) if len(computing) else events.values("dur_ns")
     roles = np.array([*(_ROLES.get(kind, 0) for kind in events.texts("kind")), 0])
@@ -175,7 +164,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Return each row's bucket, and per bucket: keys, number of rows, number of rows in steps."""
+    """Group ``rows`` by rank, device and texts; return each row's group, and the groups' sizes."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = dense_numbers(keys)
@@ -187,7 +176,7 @@ def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[In
 
 
 def _own_time(events: Packed) -> Ints:
-    """Return the duration of each event without the events directly inside it."""
+    """Return the duration of each event without the events inside it."""
     own = events.values("dur_ns").astype(np.int64)
     parent = events.rows_named("parent_id")
     for piece in events.pieces():
@@ -198,7 +187,7 @@ def _own_time(events: Packed) -> Ints:
 
 
 def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
-    """Return per group the rule of most of its events; in a tie, the alphabetically last rule."""
+    """Return the rule that decided the category of most events, per group."""
     pairs = Groups(group.of, rule.index)
     of, index = group.of[pairs.first], rule.index[pairs.first]
     most_last = np.lexsort((index, pairs.sums(count), of))
@@ -209,7 +198,7 @@ def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
 def _launch_configs(
     group: Groups, config: SortedTexts, bucket_ns: Ints
 ) -> tuple[pa.Array, pa.Array]:
-    """Return per group the number of launch configurations, and the one with the most time."""
+    """Return the number of launch configurations and the one with the most time, per group."""
     configured = np.flatnonzero(config.index != NONE)
     pairs = Groups(group.of[configured], config.index[configured])
     of, index = group.of[configured][pairs.first], config.index[configured][pairs.first]

@@ -1,10 +1,8 @@
 """The tables of launches and of launch gaps: the cost of enqueuing work, and idle time before it.
 
-Latency is the time from a launch call's return to the start of its first activity; queue depth is
-the number of the device's activities, enqueued but not ended, when a call returns. The gap before
-an activity is the time up to its start in which its device ran nothing; the first activity of a
-step has no gap. If the gap before a kernel is longer than the kernel, the kernel does not limit the
-speed.
+Latency: from a launch call's return to the start of its first activity. Queue depth: activities
+that were enqueued and had not ended when a call returned. Gap: idle time of the device before an
+activity. A kernel that is shorter than its gap does not limit the speed.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Colum
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.runs.invariants import check_sums
 
-_UNLINKED = "no activity in the profile belongs to these calls"
+_UNLINKED = "no activity of these calls was recorded"
 
 COLUMNS = (
     RANK,
@@ -56,18 +54,18 @@ COLUMNS = (
     Column.integer("call_p95_ns", "95th percentile of the time in a call"),
     Column.real(
         "latency_mean_ns",
-        "mean launch latency: from the return of the call to the start of the activity",
+        "mean time from the return of the call to the start of the activity",
         _UNLINKED,
     ),
     Column.integer("latency_p50_ns", "median launch latency", _UNLINKED),
     Column.integer("latency_p95_ns", "95th percentile of the launch latency", _UNLINKED),
     Column.integer(
         "latency_negative",
-        "number of calls with a negative latency: the activity started before the call returned",
+        "number of calls that returned after their activity had started",
     ),
     Column.integer(
         "started_before_call",
-        "number of calls whose activity started before the call itself: the clocks disagree",
+        "number of calls that began after their activity had started (wrong clocks)",
     ),
     Column.real(
         "queue_mean",
@@ -81,7 +79,7 @@ COLUMNS = (
     ),
 )
 
-#: Columns of the events that each table needs.
+#: Columns of the events to read.
 READS = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "device"),
     *("parent_id", "launch_id", "step"),
@@ -91,14 +89,7 @@ _KINDS = (*ACTIVITY_KINDS, "mixed")
 
 
 def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) -> pa.Table:
-    """Return one row per rank, call and kind of work.
-
-    Rows have the columns ``COLUMNS``, and are sorted by rank, call and kind of work. ``time_steps``
-    is the workload's number of time steps; None if unknown.
-
-    Raises:
-        RunError: the sum of the times exceeds 64 bits.
-    """
+    """Return one row per rank, call and kind of work."""
     calling = np.flatnonzero(events.is_kind("runtime", *ACTIVITY_KINDS))
     chosen = events.table(READS, calling)
     calls = launch_calls(chosen)
@@ -141,7 +132,7 @@ def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) 
 
 
 def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return per call: the number of its activities, their kind, its latency, its queue depth."""
+    """Return per call the number of its activities, their kind, latency and queue depth."""
     number = np.full(len(events), NONE, dtype=np.int64)
     number[calls] = np.arange(len(calls))
     launch = events.rows_named("launch_id")
@@ -168,7 +159,7 @@ def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _time_of_steps(ranks: Ints, windows: Sequence[Window]) -> tuple[Ints, Flags]:
-    """Return for each of ``ranks`` the total length of its steps, and whether they are unmarked."""
+    """Return the total length of each rank's steps, and whether its steps are unmarked."""
     numbers = np.array([UNKNOWN if w.rank is None else w.rank for w in windows], dtype=np.int64)
     starts, ends = bounds_of(windows)
     length = ends - starts
@@ -198,13 +189,7 @@ GAP_COLUMNS = (
 
 
 def launch_gaps(events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return one row per rank, device, name and category.
-
-    Rows have the columns ``GAP_COLUMNS``, and are sorted by rank, device, name and category.
-
-    Raises:
-        RunError: the sum of the times exceeds 64 bits.
-    """
+    """Return one row per rank, device, name and category."""
     on_device = events.is_kind(*ACTIVITY_KINDS) & events.has_value("device")
     work = events.table(GAP_READS, np.flatnonzero(on_device))
     step = np.full(len(work), NONE, dtype=np.int64)

@@ -1,9 +1,7 @@
 """The layer table: recurrent layers and loops of cells, their form, network and time.
 
-It is computed from the ops and the shapes of their inputs (``breakdown.recurrent``), never from
-run.json. Calls with equal op and network are one row; times are means per call. The time of a call
-is from the start of its first activity to the end of its last one; without activities, its host ops
-count.
+Layers are found from ops and the shapes of their inputs (``breakdown.recurrent``), never from
+run.json. A call lasts from the start of its first activity to the end of its last one.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import FORMS
 from lstmprof.runs.metadata import RunInfo
 
-_NO_SIZES = "the profile has no input shapes, or the shapes fit several sizes"
+_NO_SIZES = "the input shapes do not show it"
 _NO_STEPS = "the number of time steps is unknown"
 _NETWORK = (
     Column.text("cell", "kind of cell: lstm, gru, rnn_tanh or rnn_relu", _NO_SIZES),
@@ -54,30 +52,29 @@ _NETWORK = (
     Column.integer(
         "projection",
         "width of the output after the projection (proj_size)",
-        "there is no projection, or the profile does not show it",
+        "there is no projection",
     ),
 )
 
-_NOT_CUDNN = "the layer does not use cuDNN, or a size or GPU property is unknown"
-_UNSEEN = "the layer does not use cuDNN, or its kernel names do not show the algorithm"
+_NOT_CUDNN = "the layer does not use cuDNN, or a size is unknown"
+_UNSEEN = "the kernel names do not show it"
 _ALGORITHM = tuple(
     column
     for prefix, way in (("", "forward"), ("backward_", "backward"))
     for column in (
         Column.text(
             f"{prefix}algorithm",
-            f"algorithm that the framework requests from cuDNN for the {way} pass",
+            f"algorithm that the framework requests from cuDNN ({way} pass)",
             _NOT_CUDNN,
         ),
         Column.text(
             f"{prefix}algorithm_seen",
-            f"algorithm whose kernels ran in the {way} pass, by their names",
+            f"algorithm of the kernels that ran ({way} pass)",
             _UNSEEN,
         ),
         Column.text(
             f"{prefix}algorithm_unmet",
-            "for each algorithm that the framework does not request: the change to the layer that "
-            "meets the first condition of this algorithm that it does not meet now",
+            "for each other algorithm, the first condition that is not met",
             _NOT_CUDNN,
         ),
     )
@@ -85,25 +82,22 @@ _ALGORITHM = tuple(
 _LADDER = (
     Column.text(
         "rung",
-        f"the last of these optimizations that the forward pass has: {', '.join(RUNGS)}",
-        "matmuls and elementwise work cannot be told apart, or the number of cells is unknown",
+        f"last of these optimizations in the forward pass: {', '.join(RUNGS)}",
+        "the matmuls or cells cannot be identified",
     ),
     Column.text(
         "next_rung",
-        "the optimization after rung in that list, which the forward pass lacks",
-        "rung is null, or the forward pass has all optimizations",
+        "the next optimization that the forward pass lacks",
+        "rung is null, or no optimization is missing",
     ),
     Column.real(
         "next_rung_saves_ns",
-        "least time per forward pass that the optimization next_rung saves: the time of the ops or "
-        "kernels that it makes unnecessary, and of the gaps before them",
-        "next_rung is null, or this time is unknown",
+        "time per forward pass that next_rung saves at least",
+        "next_rung is null, or the time is unknown",
     ),
     Column.real(
         "floor_ns",
-        "lower bound on the time of a layer's call, forward plus backward: the time of its "
-        "sequential work at the measured peak rates. Sequential work is the matmul with the hidden "
-        "state and the elementwise ops: each time step needs the result of the previous one",
+        "least time of the call's sequential work at the peak rates",
         f"the peak rates were not measured, or {_NO_SIZES}",
     ),
 )
@@ -116,14 +110,13 @@ COLUMNS = (
     Column.text(
         "library",
         "library that computes the layer, such as cuDNN",
-        "no op of a library was recorded in the layer",
+        "no library op was recorded",
     ),
     *_NETWORK,
     Column.integer(
         "calls",
         "number of calls of this layer in all profiled steps",
-        "the profile has only kernels of the layer, no op; in this case the row covers all calls "
-        "of the layer in a step",
+        "the profile has only kernels, no ops",
     ),
     PER_STEP,
     Column.integer(
@@ -131,29 +124,29 @@ COLUMNS = (
     ),
     Column.real(
         "ops_per_time_step",
-        "number of computing ops on the host per time step, in the forward pass",
-        f"the work ran on a device, or {_NO_STEPS}",
+        "number of computing ops per time step in the forward pass",
+        f"it ran on a device, or {_NO_STEPS}",
     ),
     Column.real(
         "kernels_per_time_step",
-        "number of kernels per time step, in the forward pass",
-        f"the work ran on the host (CPU), or {_NO_STEPS}",
+        "number of kernels per time step in the forward pass",
+        f"it ran on the host, or {_NO_STEPS}",
     ),
     Column.real("forward_ns", "mean length of a forward pass", "the layer launched nothing"),
     Column.real(
         "backward_ns",
         "mean length of a backward pass",
-        "there is no backward pass, or the profile does not link it with the forward pass",
+        "there is none, or it is not linked with the forward pass",
     ),
     Column.integer(
         "flops",
-        "number of floating-point operations that the matmuls of a call need, forward and backward",
+        "floating-point operations of the matmuls in a call, forward and backward",
         _NO_SIZES,
     ),
     Column.real(
         "roofline_share",
-        "least time for flops at the peak rate of the device, divided by the time of the call",
-        "the peak rate was not measured, or flops or the time is unknown",
+        "time of flops at the device's peak rate, divided by the time of the call",
+        "the peak rate or flops is unknown",
     ),
     *_ALGORITHM,
     *_LADDER,
@@ -163,7 +156,7 @@ SCHEMA = schema(COLUMNS)
 
 @dataclass(frozen=True)
 class _Member:
-    """One call of a layer, with its times, its cuDNN algorithms and its work."""
+    """One call of a layer, with its times, cuDNN algorithms and work."""
 
     call: Call
     spent: Spent
@@ -232,10 +225,7 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Return the columns about rungs (optimizations, see ``recurrent.ladder``) of one layer.
-
-    The rungs are those of the first call; the saving is the mean over all calls.
-    """
+    """Return which optimizations the first call has, and what the next one saves on average."""
     positions = [position for m in members if m.work and (position := standing(m.work, floor))]
     if not positions:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
@@ -271,10 +261,7 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass of a cuDNN call: the requested algorithm, and the algorithms that may have run.
-
-    ``possible`` is empty if the kernels do not show the algorithm.
-    """
+    """A pass of a cuDNN call: the requested algorithm, and those its kernel names allow."""
 
     requested: Choice
     possible: tuple[str, ...]
@@ -282,14 +269,14 @@ class Pass:
 
 @dataclass(frozen=True)
 class Passes:
-    """Both passes of a cuDNN call; a pass is None if no kernel of it was recorded."""
+    """Both passes of a cuDNN call."""
 
     forward: Pass | None = None
     backward: Pass | None = None
 
 
 def layer_of(call: Call) -> Layer | None:
-    """Return the layer as its framework passed it to cuDNN; None if another library computed it."""
+    """Return the layer as its framework passed it to cuDNN, if cuDNN computed it."""
     network = call.network
     if call.library != CUDNN:
         return None
@@ -301,7 +288,7 @@ def layer_of(call: Call) -> Layer | None:
 def _passes_of(
     events: EventTable, calls: Sequence[Call], forward: Ints, backward: Ints, info: RunInfo
 ) -> list[Passes]:
-    """Return both passes of each call; ``owners`` computes ``forward`` and ``backward``."""
+    """Return the cuDNN algorithms of both passes of each call."""
     layers = [layer_of(call) for call in calls]
     if not any(layers):
         return [Passes()] * len(calls)
@@ -329,7 +316,7 @@ def _passes(
 
 
 def _algorithm_columns(passes: Sequence[Passes]) -> dict[str, str | None]:
-    """Return one layer's columns about cuDNN's algorithms, from the ``passes`` of its calls."""
+    """Return a layer's columns about cuDNN's algorithms."""
     ways = (
         ("", [call.forward for call in passes if call.forward]),
         ("backward_", [call.backward for call in passes if call.backward]),

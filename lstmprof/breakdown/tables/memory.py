@@ -5,8 +5,7 @@
     allocated    __|‾‾‾|_____|‾‾|___|‾|__    a value is valid until the next
     spans        [    step 1    )[ step 2 )  peak: the largest value in a span
 
-Reads the counters batch by batch. For each time interval between the borders of spans, it keeps
-only peaks and sums.
+Only peaks and sums between the borders of spans are kept, so profiles of any length fit memory.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
 
-_NO_TOTAL = "the profile does not record the allocated total"
-_NO_CHANGE = "the profile has no individual allocations, or the row covers one line of code"
+_NO_TOTAL = "the profile does not record it"
+_NO_CHANGE = "allocations are not recorded, or the row is a line of code"
 COLUMNS = (
     RANK,
     Column.integer(
@@ -50,35 +49,30 @@ COLUMNS = (
     Column.text("phase", "phase of the step", "the row covers a whole step or the whole profile"),
     Column.text(
         "line",
-        "line of code that allocated the memory, as `function (file:line)`; only in PyTorch's "
-        "memory snapshots",
+        "line of code that allocated the memory (PyTorch's memory snapshots)",
         "the row covers all allocations",
     ),
     Column.integer(
         "peak_allocated_bytes",
-        "largest amount of memory that was allocated at one time, including memory that was "
-        "allocated earlier",
+        "largest amount of memory that was allocated at one time",
         _NO_TOTAL,
     ),
     Column.integer(
         "peak_reserved_bytes",
-        "largest amount of memory that the allocator had reserved on the device",
-        "the profile does not record it, the allocator reserves nothing, or the row covers one "
-        "line of code",
+        "largest amount of memory that the allocator reserved",
+        "it is not recorded, or the row is a line of code",
     ),
     Column.integer(
         "grown_bytes",
-        "allocated memory at the end of the profile, step or phase, minus allocated memory at its "
-        "beginning",
-        "the profile has neither totals nor individual allocations, or the row covers one line "
-        "of code",
+        "allocated memory at the end of the step or phase, minus at its beginning",
+        "it is not recorded, or the row is a line of code",
     ),
     Column.integer("allocations", "number of allocations", _NO_CHANGE),
     Column.integer("allocated_bytes", "total size of the allocations", _NO_CHANGE),
     Column.integer("frees", "number of frees", _NO_CHANGE),
     Column.integer("freed_bytes", "total size of the frees", _NO_CHANGE),
 )
-#: Columns of the events that the table needs.
+#: Columns of the events to read.
 READS = ("start_ns", "dur_ns", "rank", "device", "step", "phase")
 
 _Rank = int | None
@@ -93,7 +87,7 @@ _SIZES = [column.name for column in COLUMNS[6:]]
 
 @dataclass(frozen=True)
 class _Span:
-    """A step, or a phase of a step; a phase may have several time intervals."""
+    """A step, or a phase of a step, which may have several time intervals."""
 
     step: int | None
     phase: str | None
@@ -102,7 +96,7 @@ class _Span:
 
 
 def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return per device and allocator: a row for the profile, each step, each phase, each line."""
+    """Return the memory use of the profile, each step, each phase and each line of code."""
     spans: dict[_Rank, list[_Span]] = defaultdict(list)
     for window in windows:
         if window.step is not None:
@@ -127,7 +121,6 @@ def _order(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
-    """Yield (rank, phase of a step); a phase may have several time intervals."""
     rows = np.flatnonzero(
         events.has_value("phase") & events.has_value("step") & ~events.has_value("device")
     )
@@ -155,7 +148,7 @@ def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
 
 
 def _borders(spans: Sequence[_Span]) -> Ints:
-    """Return the times at which a span begins or ends; they divide time into intervals."""
+    """Return the times at which a step or phase begins or ends."""
     if not spans:
         return np.empty(0, dtype=np.int64)
     return np.unique(np.concatenate([ns for span in spans for ns in (span.start_ns, span.end_ns)]))
@@ -165,10 +158,7 @@ _Memories = dict[_Owner, dict[int | None, "_ProcessMemory"]]
 
 
 def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Memories:
-    """Return {(rank, device, allocator, line): {process: its memory}}.
-
-    The memory is by time interval; ``borders`` has each rank's borders between time intervals.
-    """
+    """Return the memory of each device, allocator and line of code, by process."""
     memories: _Memories = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
     for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):
@@ -191,7 +181,7 @@ class _ProcessMemory:
         self._first: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, time_ns: Ints, interval: Ints, values: _Floats) -> None:
-        """Add the next values of the counter ``name``; each has the index of its ``interval``."""
+        """Add the next values of the counter ``name``."""
         self._first.setdefault(name, (int(time_ns[0]), float(values[0])))
         first = np.flatnonzero(np.append(True, interval[1:] != interval[:-1]))
         if name == CHANGE:
@@ -204,11 +194,11 @@ class _ProcessMemory:
         self._parts[name].append((interval[first], sums))
 
     def has_values(self, parts: _Parts) -> bool:
-        """Return whether a counter has a value in one of the time intervals ``parts``."""
+        """Return whether any counter has a value in the time intervals ``parts``."""
         return any(first < end for name in self._parts for first, end in self._within(name, parts))
 
     def peak(self, name: str, parts: _Parts) -> float:
-        """Return the largest value of the counter in the intervals ``parts``; NaN if unknown."""
+        """Return the counter's largest value in the time intervals ``parts``; NaN if unknown."""
         _, (most, _) = self._joined[name]
         peaks = [
             np.fmax.reduce(most[first:end], initial=self._last_before(name, first))
@@ -217,7 +207,7 @@ class _ProcessMemory:
         return float(np.fmax.reduce(peaks))
 
     def grown(self, parts: _Parts) -> float:
-        """Return by how many bytes allocated memory grew in the time intervals ``parts``."""
+        """Return how many bytes allocated memory grew in the time intervals ``parts``."""
         changes = self.changes(parts)
         if ALLOCATED not in self._parts and changes is not None:
             return float(changes[1] - changes[3])
@@ -225,7 +215,7 @@ class _ProcessMemory:
         return float(sum(last(end) - last(first) for first, end in self._within(ALLOCATED, parts)))
 
     def changes(self, parts: _Parts) -> _Floats | None:
-        """Return [allocations, bytes allocated, frees, bytes freed]; None if not recorded."""
+        """Return [allocations, bytes allocated, frees, bytes freed]."""
         if CHANGE not in self._parts:
             return None
         _, each = self._joined[CHANGE]
@@ -235,9 +225,9 @@ class _ProcessMemory:
 
     @cached_property
     def _joined(self) -> dict[str, tuple[Ints, _Floats]]:
-        """Return {counter: (intervals with values, values)}.
+        """Return each counter's intervals with values, and per interval its peak and last value.
 
-        Values are (peak, last value) per interval, or for ``CHANGE`` the four sums of ``changes``.
+        For ``CHANGE``, return the four sums of ``changes`` per interval instead.
         """
         joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
         for name, added in self._parts.items():
@@ -246,18 +236,18 @@ class _ProcessMemory:
         return joined
 
     def _within(self, name: str, parts: _Parts) -> list[tuple[int, int]]:
-        """Return per part in ``parts`` the (first, end) index of the counter's intervals in it."""
+        """Return the (first, end) index of the counter's intervals in each of ``parts``."""
         interval, _ = self._joined[name]
         ends = np.searchsorted(interval, [(part.start, part.stop) for part in parts])
         return [(first, end) for first, end in ends.tolist()]
 
     def _last_before(self, name: str, index: int) -> float:
-        """Return the counter's last value before the time interval with the index ``index``."""
+        """Return the counter's last value before a time interval."""
         _, (_, last) = self._joined[name]
         return float(last[index - 1]) if index else self._before(name)
 
     def _before(self, name: str) -> float:
-        """Return the allocated bytes before the first recorded allocation; NaN if unknown."""
+        """Return the bytes allocated before the first recorded allocation; NaN if unknown."""
         total, change = self._first.get(name), self._first.get(CHANGE)
         if name != ALLOCATED or total is None or change is None or total[0] != change[0]:
             return np.nan
@@ -276,10 +266,7 @@ def _rows(processes: Sequence[_ProcessMemory], spans: Sequence[_Span]) -> Iterat
 
 
 def _sizes_of(processes: Sequence[_ProcessMemory], parts: _Parts) -> dict[str, int | None]:
-    """Return the columns of sizes for the time intervals ``parts``.
-
-    Processes without a value in these intervals do not count, unless all have none.
-    """
+    """Return the columns of sizes in these time intervals, summed over processes."""
     used = [process for process in processes if process.has_values(parts)] or processes
     allocated, reserved = (
         np.fmax.reduce([process.peak(name, parts) for process in used]) for name in _TOTALS

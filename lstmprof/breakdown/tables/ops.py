@@ -1,14 +1,10 @@
 """The tables of ops, ranges and modules: host time, and the device time that they launched.
 
-``total`` is the time in which an entry was open; entries inside an entry of the same name count
-once. ``self`` excludes the entries directly inside. The device times are durations of the
-activities that the entry launched. An op launched the activities with its ``op_id``. A range or
-module launched the activities whose launch call began while it was open on the same thread. If no
-range was open there, the activity belongs to a range on another thread of the rank. Modules, frames
-and ranges are three sorts, each with its own ``self``. Backward work also belongs to the module of
-its forward op. An activity that a CUDA graph replayed belongs to the range around the launch of the
-graph and, if the profile records the capture, to the op and module in which the graph captured it.
-NumPy computes the sums: recursive SQL takes 1.5 times as long and a third more memory.
+``self`` excludes the entries directly inside. Activities launched on a thread without a range
+belong to the range open on another thread of the rank. Backward work also belongs to the module of
+its forward op. A CUDA graph's activities belong to the range around its launch, and to the op and
+module in which they were captured. NumPy computes the sums: recursive SQL takes 1.5 times as long
+and a third more memory.
 """
 
 from __future__ import annotations
@@ -53,12 +49,12 @@ COLUMNS = (
     Column.integer("host_self_ns", "host time in the op, minus the time of the events inside it"),
     Column.integer(
         "device_total_ns",
-        "sum of the durations of the activities that the op, or an op inside it, launched",
+        "device time of activities that the op or an op inside it launched",
         NO_ACTIVITIES,
     ),
     Column.integer(
         "device_self_ns",
-        "sum of the durations of the activities that the op itself launched",
+        "device time of activities that the op itself launched",
         NO_ACTIVITIES,
     ),
     Column.integer(
@@ -71,7 +67,7 @@ COLUMNS = (
 
 
 class _Grouped:
-    """Host events ``rows`` grouped by rank and ``code`` (a number per event), and their sums."""
+    """Host events grouped by rank and a number per event (``code``), and their sums."""
 
     def __init__(self, events: EventTable, rows: Ints, code: Ints) -> None:
         rank = events.ints("rank", UNKNOWN)
@@ -82,7 +78,7 @@ class _Grouped:
         self.on_device = np.isin(self.rank, rank[events.is_kind(*ACTIVITY_KINDS)])
 
     def heads(self, *names: str) -> list[pa.Array]:
-        """Return the columns ``names`` with one row per group: the group's first event."""
+        """Return the columns ``names`` of each group's first event."""
         return heads(self.events, self.rows, self.groups, names)
 
     def host_total(self) -> pa.Array:
@@ -90,21 +86,17 @@ class _Grouped:
         return pa.array(self.groups.sums(self.events.dur_ns[self.rows], self._outer))
 
     def caused(self, values: Ints) -> pa.Array:
-        """Return each group's sum of its events' ``values``; null if its rank has no activities."""
+        """Return each group's sum of ``values``; null in ranks without activities."""
         return where_known(self.groups.sums(values[self.rows]), self.on_device)
 
     def caused_inside(self, values: Ints, known: Flags | None = None) -> pa.Array:
-        """Return each group's sum of ``values`` over its events and the events inside them.
-
-        ``known`` is a mask of the groups whose sum is known; other sums are null. Default: the
-        groups whose rank has activities.
-        """
+        """Return each group's sum of ``values``, including the events inside its events."""
         sums = self.groups.sums(self._forest.beneath(values)[self.rows], self._outer)
         return where_known(sums, self.on_device if known is None else known)
 
 
 def ops(events: EventTable, windows: list[Window]) -> pa.Table:
-    """Return one row per rank and op name; ``COLUMNS``."""
+    """Return one row per rank and op name."""
     rows = np.flatnonzero(events.is_kind("op"))
     grouped = _Grouped(events, rows, events.texts("name")[0])
     groups, op = grouped.groups, events.rows_named("op_id")
@@ -145,14 +137,12 @@ RANGE_COLUMNS = (
     Column.integer("self_ns", "host time in the range, minus the time of the events inside it"),
     Column.integer(
         "device_total_ns",
-        "sum of the durations of the device activities that were launched in the range or in a "
-        "range nested in it",
+        "device time of activities launched in the range",
         NO_ACTIVITIES,
     ),
     Column.integer(
         "device_self_ns",
-        "sum of the durations of the device activities that were launched in the range, but not in "
-        "a range nested in it",
+        "device time of activities launched in the range, but in no nested range",
         NO_ACTIVITIES,
     ),
 )
@@ -160,7 +150,7 @@ RANGE_SCHEMA = schema(RANGE_COLUMNS)
 
 
 def ranges(events: EventTable, windows: list[Window]) -> pa.Table:
-    """Return one row per rank, name and kind; ``RANGE_SCHEMA``."""
+    """Return one row per rank, name and kind."""
     on_host = events.column("device").is_null().to_numpy()
     named = events.is_kind("step", "range") & on_host
     rows = np.flatnonzero(named)
@@ -198,7 +188,7 @@ def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
 
 
 def _launched_in(events: EventTable, named: Flags) -> Ints:
-    """Return for each event the ns of the activities that belong to it; 0 except for ranges."""
+    """Return the device time launched in each range, per event."""
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     issuer = issued_by(events)[activity]
     activity, issuer = activity[issuer != NONE], issuer[issuer != NONE]
@@ -211,7 +201,7 @@ def _launched_in(events: EventTable, named: Flags) -> Ints:
 
 
 def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
-    """Return per call in ``issuer`` the rank's innermost range at the call's start, or ``NONE``."""
+    """Return the rank's innermost range at the start of each call, on any thread."""
     rank = events.ints("rank", UNKNOWN)
     start, dur = events.start_ns, events.dur_ns
     owner = np.full(len(issuer), NONE, dtype=np.int64)
@@ -224,10 +214,10 @@ def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
     return owner
 
 
-#: Prefix that torch.profiler writes before the name of a module.
+#: Written by torch.profiler before names of modules.
 MODULE = "nn.Module: "
 SORTS = ("module", "python", "range")
-_UNLINKED = "the profile links no backward op with its forward op"
+_UNLINKED = "backward and forward ops are not linked"
 
 MODULE_COLUMNS = (
     RANK,
@@ -238,17 +228,16 @@ MODULE_COLUMNS = (
     Column.integer("count", "number of times that the entry ran"),
     Column.integer("host_total_ns", "host time in the entry, including everything inside it"),
     Column.integer(
-        "host_self_ns", "host time in the entry, minus the time of nested entries of the same sort"
+        "host_self_ns", "host time in the entry, but in no nested entry of the same sort"
     ),
     Column.integer(
         "device_total_ns",
-        "sum of the durations of the activities launched in the entry, including nested entries",
+        "device time of activities launched in the entry",
         NO_ACTIVITIES,
     ),
     Column.integer(
         "device_self_ns",
-        "sum of the durations of the activities launched in the entry, without nested entries of "
-        "the same sort",
+        "device time of activities launched in the entry, but in no nested entry",
         NO_ACTIVITIES,
     ),
     Column.integer(
@@ -258,7 +247,7 @@ MODULE_COLUMNS = (
     ),
     Column.integer(
         "backward_device_ns",
-        "sum of the durations of the activities that these backward ops launched",
+        "device time of activities that these backward ops launched",
         f"{_UNLINKED}, or {NO_ACTIVITIES}",
     ),
 )
@@ -266,13 +255,13 @@ MODULE_SCHEMA = schema(MODULE_COLUMNS)
 
 
 def modules(events: EventTable, windows: list[Window]) -> pa.Table:
-    """Return one row per rank, sort and name; ``MODULE_SCHEMA``."""
+    """Return one row per rank, sort and name."""
     tables = [_modules_of_sort(events, place) for place in range(len(SORTS))]
     return pa.concat_tables(tables)
 
 
 def sort_of_frames(events: EventTable) -> Ints:
-    """Return each event's index in ``SORTS``; ``NONE`` if it is no host module, frame or range."""
+    """Return each event's sort (module, Python frame or range) as an index in ``SORTS``."""
     is_module = events.where_name(lambda name: name.startswith(MODULE))
     frame = np.where(is_module, SORTS.index("module"), SORTS.index("python"))
     sort = np.where(events.is_kind("python"), frame, NONE)
@@ -286,7 +275,7 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
     grouped = _Grouped(events, rows, events.texts("name")[0])
     groups, on_device = grouped.groups, grouped.on_device
     around = nearest(parent, is_frame)
-    above = np.full(len(events), NONE, dtype=np.int64)  # row of the next frame around each
+    above = np.full(len(events), NONE, dtype=np.int64)  # the frame around each frame
     above[rows] = values_at(around, parent[rows])
     launched, backward_host, backward_device = _caused(events, around)
     ranks = events.ints("rank", UNKNOWN)[events.rows_named("forward_id") != NONE]
@@ -313,11 +302,7 @@ def _modules_of_sort(events: EventTable, sort: int) -> pa.Table:
 
 
 def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return three arrays of ns; each has one entry per event: 0 unless the event is a frame.
-
-    First, the device time that a frame launched. Second and third, the host time and the device
-    time of the backward ops that belong to the frame's forward ops.
-    """
+    """Return each frame's device time, and the host and device time of its backward ops."""
     forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
     backward = np.flatnonzero(forward != NONE)
@@ -331,7 +316,7 @@ def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def issued_by(events: EventTable) -> Ints:
-    """Return the row of each event's launch; if unknown, of the op that issued it; or ``NONE``."""
+    """Return the launch of each event or, if unknown, the op that issued it."""
     launch, op = events.rows_named("launch_id"), events.rows_named("op_id")
     return np.where(launch != NONE, launch, op)
 

@@ -16,10 +16,7 @@ from lstmprof.events.annotate.steps import Window, bounds_of
 from lstmprof.events.intervals import Covered
 from lstmprof.events.schema import DEVICE, RANK, Column, schema
 
-_ALONE = (
-    "the rank shares no collective with another rank, or the ranks' clocks disagree (see the table "
-    "collectives)"
-)
+_ALONE = "no collective is shared with other ranks"
 _SILENT = "the rank has no collectives"
 COLUMNS = (
     RANK,
@@ -37,7 +34,7 @@ COLUMNS = (
     Column.real(
         "imbalance_share",
         "work_ns divided by the mean work_ns of all ranks and devices, minus 1",
-        "there is no other rank or device, or none does any work",
+        "there is no other rank or device",
     ),
     Column.real("collective_ns", "mean time per step in which a collective ran"),
     Column.real("exposed_ns", "part of collective_ns in which nothing else ran on the device"),
@@ -48,25 +45,24 @@ COLUMNS = (
     ),
     Column.real(
         "waits_ns",
-        "mean time per step in which the device waited for other ranks in collectives",
+        "mean time per step that the device waited for other ranks in collectives",
         _ALONE,
     ),
     Column.integer(
         "waits_for_rank",
-        "rank for which the device waited longest",
-        f"the device waited for no rank, {_ALONE}",
+        "rank for which this device waited longest",
+        f"it waited for no rank, or {_ALONE}",
     ),
     Column.integer(
         "waits_for_device",
-        "device of waits_for_rank for which the device waited longest",
-        f"the device waited for no rank, {_ALONE}",
+        "device for which this device waited longest",
+        f"it waited for no rank, or {_ALONE}",
     ),
     Column.integer("last_in", "number of collectives in which the device arrived last", _ALONE),
     Column.integer("collectives", "number of collectives that all ranks have in common", _ALONE),
     Column.real(
         "late_ns",
-        "time per step for which the other ranks waited for this device in collectives, mean over "
-        "these ranks",
+        "mean time per step that the other ranks waited for this device in collectives",
         _ALONE,
     ),
 )
@@ -81,7 +77,7 @@ _Member = TypeVar("_Member")
 
 
 def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.Table:
-    """Return one row per rank and device, from the ledger and the collectives; ``SCHEMA``."""
+    """Return one row per rank and device."""
     spent: dict[RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in ledger.to_pylist():
         spent[row["rank"], row["device"]][row["state"], row["part"]] += row["ns"]
@@ -103,7 +99,6 @@ def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.
 
 
 def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key, list[_Member]]:
-    """Group ``members`` by ``key``, in their order."""
     grouped: dict[_Key, list[_Member]] = {}
     for member in members:
         grouped.setdefault(key(member), []).append(member)
@@ -113,10 +108,7 @@ def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key
 def _times(
     lane: RankDevice, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
-    """Return the columns of times for a rank and device.
-
-    ``own`` are its steps, and ``calls`` its rows of the table of collectives.
-    """
+    """Return the columns of times for a rank and device, from its steps and collectives."""
     lengths = [window.end_ns - window.start_ns for window in own]
     busy = sum(ns for (state, _), ns in parts.items() if state == "busy")
     exposed = parts["busy", "collective"]
@@ -139,7 +131,7 @@ def _times(
 
 
 def _collective_ns(windows: list[Window], calls: _Rows) -> int:
-    """Return for how many ns of the steps at least one of the collectives ``calls`` ran."""
+    """Return how long at least one collective ran within the steps."""
     start = np.array([row["start_ns"] for row in calls], dtype=np.int64)
     length = np.array([row["dur_ns"] for row in calls], dtype=np.int64)
     return int(Covered(start, start + length).within(*bounds_of(windows)).sum())
@@ -148,8 +140,7 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
     """Return the columns about waits and lateness of one rank and device.
 
-    ``own`` are this rank's rows of the table of collectives. ``late`` are the rows of all ranks in
-    those collectives in which this rank came last.
+    ``late`` are the rows of all ranks in the collectives in which this rank came last.
     """
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:

@@ -1,9 +1,7 @@
 """The tables of steps and of streams: times, busy time and work of each step or stream.
 
-Busy time is defined as in the ledger: on a device, the time inside the step in which at least one
-activity ran; in a rank without activities, the time in which at least one host thread computed. An
-activity or call belongs to the step in which it was launched. Activities of one stream may overlap
-in a profile; busy time counts such time once.
+A device is busy while an activity runs; without activities, a host is busy while a thread computes.
+An activity belongs to the step that launched it.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def steps(events: EventTable, windows: list[Window]) -> pa.Table:
-    """Return one row per rank, step and device; ``SCHEMA``."""
+    """Return one row per rank, step and device."""
     tables = [
         lane
         for rank in dict.fromkeys(w.rank for w in windows)
@@ -121,7 +119,7 @@ def _rows(
 
 
 def _window_numbers(events: EventTable, windows: list[Window]) -> Ints:
-    """Return each event's index in ``windows``, or ``NONE``; 0 if no step is marked."""
+    """Return each event's step as an index in ``windows``; without marked steps, all get 0."""
     if windows[0].step is None:
         return np.zeros(len(events), dtype=np.int64)
     step = events.ints("step", UNKNOWN)
@@ -157,7 +155,7 @@ STREAM_SCHEMA = schema(STREAM_COLUMNS)
 
 
 def streams(events: EventTable, windows: list[Window]) -> pa.Table:
-    """Return one row per rank, device and stream with activities; ``STREAM_SCHEMA``."""
+    """Return one row per rank, device and stream with activities."""
     rows = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     keys = [events.ints(c, UNKNOWN)[rows] for c in ("rank", "device", "stream")]
     groups = Groups(*keys)

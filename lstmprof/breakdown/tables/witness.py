@@ -1,9 +1,8 @@
-"""The table of samples: stack samples of timed steps, compared with the ledger.
+"""The table of samples: stack samples of timed steps, compared with the breakdown.
 
-The first rows are the parts of the ledger: their share of the samples and of the breakdown. The
-other rows are Python lines that took more than 1 % outside of any op, which the profile does not
-show (hooks, logging, the garbage collector). Samples of a thread that waits for another do not
-count. Shares refer to the time of all threads, so they differ if two threads compute at once.
+It shows whether the breakdown is right. It also lists Python lines that no event shows, such as
+hooks, logging and the garbage collector. Samples of threads that wait for another do not count.
+Shares refer to the time of all threads, so they differ if two threads compute at once.
 """
 
 from __future__ import annotations
@@ -19,21 +18,16 @@ from lstmprof.breakdown.clean.slot_times import Z95
 from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.events.schema import Column, schema
 
-#: A line is listed if it has more than this share of the samples.
+#: Least share of samples of a line in the table.
 LEAST_SHARE = 0.01
 PART, LINE = "part", "line"
-#: Parts of the ledger to which code compiled by XLA may belong. The ledger distinguishes these
-#: parts by the names of ops; samples have no such names.
+#: Work that may be code compiled by XLA. The breakdown knows it by names of ops, which samples
+#: lack.
 _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_loss", "optimizer")
 
-_NOT_THERE = (
-    "the row is a line of code, the breakdown has no part of this name, or the breakdown shows the "
-    "time of a device, not of the host"
-)
+_NOT_THERE = "the breakdown has no such part on the host"
 COLUMNS = (
-    Column.text(
-        "kind", "part (a part of the table ledger) or line (a line of Python that no event shows)"
-    ),
+    Column.text("kind", "part (see the table ledger) or line (of Python)"),
     Column.text("name", "name of the part; for a line, its function and line number"),
     Column.integer("samples", "number of samples in the part or line"),
     Column.real("share", "samples of the row, divided by all samples in which no thread waited"),
@@ -46,11 +40,7 @@ COLUMNS = (
 
 
 def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
-    """Return one row per part, then one row per Python line, both sorted, most samples first.
-
-    ``steps`` are the run's clean steps, or its mean steps if it has no clean step. The table is
-    empty if ``samples`` is None.
-    """
+    """Return one row per kind of work or idle cause, then one per Python line."""
     rows = [] if samples is None else [*_rows(samples.to_pylist(), steps)]
     return pa.Table.from_pylist(rows, schema=schema(COLUMNS))
 
@@ -58,7 +48,7 @@ def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
 def _rows(
     samples: list[dict[str, object]], steps: Sequence[MeanStep]
 ) -> Iterator[dict[str, object]]:
-    # Imported here, because a breakdown without samples does not need this module.
+    # only needed for runs with samples
     from lstmprof.events.annotate.sampled_stacks import (
         COMPILED,
         GARBAGE_COLLECTOR,
@@ -107,7 +97,7 @@ def _row(kind: str, name: str, count: int, total: int, ours: float | None) -> di
 
 
 def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
-    """Return {part: its share of the host's step}; empty if ``steps`` are only of devices."""
+    """Return the host's step by kind of work and idle cause, as shares."""
     spent: Counter[str] = Counter()
     for step in steps:
         for state, part, ns in step.parts if step.device is None else ():
@@ -120,7 +110,7 @@ def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
 
 
 def _merged(shares: Mapping[str, float], compiled: str) -> dict[str, float]:
-    """Return ``shares``; all parts that may be compiled code become one part named ``compiled``."""
+    """Merge all kinds of work that may be compiled code."""
     merged: dict[str, float] = {}
     for name, share in shares.items():
         name = compiled if name in _MAY_BE_COMPILED else name

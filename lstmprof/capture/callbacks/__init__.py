@@ -22,7 +22,7 @@ Metrics = Dict[str, float]
 
 
 class TrainingProfile:
-    """A session of ``lp.profile`` that a callback drives, and the metrics of its run."""
+    """A profiling session that a callback drives, and the metrics of its run."""
 
     def __init__(self, place: Union[str, Path], **options: Any) -> None:
         self.session = profile(place, **options)
@@ -30,12 +30,11 @@ class TrainingProfile:
         self._writing: Optional[threading.Thread] = None
 
     def begin(self) -> None:
-        """Begin the measurement, unless it has begun."""
         if not self.session.steps and self.session.is_over and self.session.reason is None:
             self.session.begin()
 
     def step_end(self, *, follows: bool) -> Metrics:
-        """End a step; return metrics at the first call after the run is written, else {}."""
+        """End a step; return the run's metrics once, as soon as they exist."""
         if self.session.measured:
             if self._writing is None and not self.session.is_over:
                 self._writing = threading.Thread(target=self._write, name="lstmprof")
@@ -47,7 +46,7 @@ class TrainingProfile:
         return self._new()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> Metrics:
-        """Write the run if it is not written yet; return metrics that were not returned yet."""
+        """Write the run unless that is done; return metrics that were not returned yet."""
         if self._writing is not None:
             self._writing.join()
         elif not self.session.is_over:
@@ -61,10 +60,7 @@ class TrainingProfile:
             self._metrics = metrics_of(json.loads(text)[0]) if text else {}
 
     def _new(self) -> Metrics:
-        """Return the metrics on the first call after the run is written, else an empty dict.
-
-        If W&B or MLflow has an active run, log the metrics there, too.
-        """
+        """Return new metrics once, and send them to W&B or MLflow if a run is active there."""
         metrics, self._metrics = self._metrics or {}, None
         wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
         if metrics and getattr(wandb, "run", None) is not None:
@@ -77,7 +73,7 @@ class TrainingProfile:
 def metrics_of(diagnosis: Dict[str, Any]) -> Metrics:
     """Return the step time and the share of each kind of time, for loggers.
 
-    ``diagnosis`` is one run's entry in the JSON of ``lstmprof diagnose``.
+    ``diagnosis`` is the JSON that ``lstmprof diagnose`` prints for one run.
     """
     step_ns = diagnosis["verdict"]["step_ns"]
     if not step_ns:

@@ -36,17 +36,16 @@ class Profile(keras.callbacks.Callback):  # type: ignore[misc]
         self._profile.begin()
 
     def on_train_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Begin a step."""
         self._profile.session.step_begin()
 
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """End a step; the next step begins at once, except after the last batch of an epoch."""
         batches = (self.params or {}).get("steps")
+        # the next epoch begins its first step itself
         follows = batches is not None and batch + 1 < batches
         self._metrics.update(self._profile.step_end(follows=follows))
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Pass new metrics to the callbacks that follow; write the run after the last epoch."""
+        """Pass new metrics to the callbacks after this one."""
         if epoch + 1 == (self.params or {}).get("epochs"):
             self._metrics.update(self._profile.end())
         if logs is not None:

@@ -38,21 +38,18 @@ class Profile(Callback):  # type: ignore[misc]
             self._profile.begin()
 
     def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
-        """Begin a step."""
         self._profile.session.step_begin()
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """End a step if the optimizer updated parameters, not after each accumulated batch."""
+        """End a step when the optimizer has updated parameters; batches may be accumulated."""
         if trainer.global_step != self._updates:
             self._updates = trainer.global_step
             self._log(trainer, self._profile.step_end(follows=not trainer.is_last_batch))
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
-        """Write the run if it is not written yet."""
         self._log(trainer, self._profile.end())
 
     def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
-        """Write the run of the steps that were measured so far."""
         self._log(trainer, self._profile.end(type(exception)))
 
     def _log(self, trainer: Any, metrics: Dict[str, float]) -> None:

@@ -39,12 +39,11 @@ class Profile(TrainerCallback):  # type: ignore[misc]
         self._profile.session.step_begin()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """End a step; the next begins at once unless the trainer evaluates, saves or logs now."""
+        # evaluating, saving and logging must not count as step time
         follows = not (control.should_evaluate or control.should_save or control.should_log)
         self._log(args, state, self._profile.step_end(follows=follows))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Write the run if it is not written yet."""
         self._log(args, state, self._profile.end())
 
     def _log(self, args: Any, state: Any, metrics: Dict[str, float]) -> None:

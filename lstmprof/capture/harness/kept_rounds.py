@@ -1,11 +1,8 @@
-"""Finished rounds of incomplete runs, which an interrupted capture leaves behind.
+"""Finished rounds that an interrupted capture leaves behind, for the next capture to reuse.
 
 ::
 
     <out>/.rounds/<run>/<n>/    kept.json  result.json  profile/     round n, from 0, of <run>
-
-A round appears whole or not at all, because the worker's folder is renamed to this place. The next
-capture of the same request reuses the rounds if lstmprof's version and the machine are the same.
 """
 
 from __future__ import annotations
@@ -27,10 +24,9 @@ from lstmprof.events.schema import SCHEMA_VERSION
 
 ROUNDS, KEPT_FILE = ".rounds", "kept.json"
 
-#: Conditions under which a round was captured: name -> value. A round is reused only if all
-#: conditions are the same now.
+#: Conditions of a round, such as its options and machine; it is reused only if none has changed.
 Making = dict[str, Any]
-#: Why rounds cannot be reused, by the name of the condition that differs.
+#: Why a round cannot be reused, by the condition that differs.
 _CHANGES = {
     "request": "the options have changed",
     "rounds": "the number of rounds has changed",
@@ -40,10 +36,7 @@ _CHANGES = {
 
 
 def making(request: CaptureRequest, rounds: int) -> Making:
-    """Return the conditions under which a round of ``request`` would be captured now.
-
-    ``rounds`` is the number of rounds of the run.
-    """
+    """Return today's options, version and machine, to compare with those of kept rounds."""
     hardware = host.hardware()
     return {
         "request": dataclasses.asdict(request),
@@ -54,8 +47,6 @@ def making(request: CaptureRequest, rounds: int) -> Making:
 
 
 class KeptRounds:
-    """The finished rounds of the run ``name`` in the folder ``out``."""
-
     def __init__(self, out: Path, name: str) -> None:
         self.folder = out / ROUNDS / name
 
@@ -66,10 +57,7 @@ class KeptRounds:
         return [path.parent for path in self.folder.glob(f"*/{KEPT_FILE}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Return why the rounds cannot be reused, or None if they can be reused.
-
-        ``makings`` has the conditions under which each round would be captured now.
-        """
+        """Return why the rounds cannot be reused, or None if they can."""
         for folder in self._folders():
             try:
                 number = int(folder.name)
@@ -84,7 +72,6 @@ class KeptRounds:
         return None
 
     def result(self, number: int) -> CaptureResult | None:
-        """Return the result of round ``number``, or None if it does not exist."""
         folder = self.folder / str(number)
         if not (folder / KEPT_FILE).exists():
             return None
@@ -95,16 +82,14 @@ class KeptRounds:
             raise RunError(f"{folder}: cannot be read ({fault})", "repeat the capture") from fault
 
     def keep(self, number: int, scratch: Path, result: CaptureResult, made: Making) -> None:
-        """Keep ``scratch``, the worker's folder, as round ``number``.
-
-        ``made`` are the conditions under which the round was captured.
-        """
+        """Move the worker's folder to the kept rounds."""
         content = {"making": made, "pid": result.pid}
         try:
             for own in WORKERS_OWN:
                 shutil.rmtree(scratch / own, ignore_errors=True)
             (scratch / KEPT_FILE).write_text(json.dumps(content), encoding="utf-8")
             self.folder.mkdir(parents=True, exist_ok=True)
+            # a rename, so that a round appears whole or not at all
             scratch.rename(self.folder / str(number))
         except OSError as fault:
             raise RunError(
@@ -113,7 +98,6 @@ class KeptRounds:
             ) from fault
 
     def discard(self) -> None:
-        """Remove the rounds of this run, and the folder ``.rounds`` if it is then empty."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        with suppress(OSError):
+        with suppress(OSError):  # rounds of other runs are there
             self.folder.parent.rmdir()

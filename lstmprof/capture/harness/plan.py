@@ -1,9 +1,7 @@
 """Plan a sweep: one capture per combination of implementation, workload and precision.
 
-Before anything runs, a plan shows which captures will run, which exist already, and which cannot
-run and why. Captures of one workload and precision alternate: first round 1 of each capture, then
-round 2 of each in reverse order, and so on. So no capture gains if the machine's speed changes. A
-killed sweep can be continued: existing runs are skipped, and finished rounds are reused.
+A plan shows what will run, what exists already, and what cannot run and why. Captures of one
+workload and precision take turns, so none gains when the machine's speed changes.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ THERE = "already captured"
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """One capture of a plan; ``skip`` is why the capture will not run, None if it will run."""
+    """One capture of a sweep; ``skip`` says why it will not run."""
 
     name: str
     request: CaptureRequest
@@ -42,19 +40,16 @@ class Planned:
 
     @property
     def is_there(self) -> bool:
-        """Return whether the run of this capture exists."""
         return self.skip is not None and self.skip.startswith(THERE)
 
     @property
     def group(self) -> tuple[str, str]:
-        """Return (workload, precision); captures with equal groups are comparable."""
+        """Return (workload, precision): captures that share them are comparable."""
         return self.request.workload.name, self.request.precision
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanOutcome:
-    """The result of one planned capture."""
-
     planned: Planned
     result: Run | LstmprofError
 
@@ -65,10 +60,9 @@ def matching(
     kind: str,
     unknown: Callable[[str], UsageError] | None = None,
 ) -> list[str]:
-    """Return those of ``names`` that match a pattern (``*``, ``?``, ``[…]``), in unchanged order.
+    """Return the names that match a pattern such as ``torch-*``, in their own order.
 
-    ``kind`` is the word for ``names`` in messages. ``unknown(pattern)`` makes the error for a
-    pattern without a match; by default, the error suggests the nearest name.
+    A pattern without a match is an error, which ``unknown`` may replace.
     """
     matches: set[str] = set()
     for pattern in patterns:
@@ -80,7 +74,7 @@ def matching(
 
 
 def implementation_names(patterns: Sequence[str]) -> list[str]:
-    """Return the built-in implementations that match ``patterns``, which may be aliases."""
+    """Return the built-in implementations whose name or alias matches a pattern."""
     rows = {name: row.name for name, row in implementations.ROWS.items()}
     unknown = implementations.unknown
     matches = {rows[name] for name in matching(patterns, list(rows), "implementation", unknown)}
@@ -88,10 +82,7 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
 
 
 def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
-    """Return name -> file of the chosen implementations.
-
-    Built-in implementations come first; for them, the value is None.
-    """
+    """Return the chosen implementations, with the user's file or None for a built-in one."""
     rows = [pattern for pattern in patterns if not is_file(pattern)]
     choice: dict[str, ImplementationFile | None] = dict.fromkeys(implementation_names(rows))
     for text in patterns:
@@ -112,10 +103,9 @@ def plan(
     out: Path,
     wish: Wish | None = None,
 ) -> list[Planned]:
-    """Return one planned capture per workload, precision, implementation and interpreter.
+    """Return one capture per workload, precision, implementation and interpreter.
 
-    ``common`` has all other options. If the user's options for interpreters are given as ``wish``,
-    they replace the interpreter and the label of ``common``, too.
+    ``wish`` holds the user's options for interpreters; ``common`` holds all other options.
     """
     files = names if isinstance(names, Mapping) else dict.fromkeys(names)
     rows = {
@@ -162,7 +152,6 @@ def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
 
 
 def _why_skipped(request: CaptureRequest, place: Path) -> str | None:
-    """Return why the run at ``place`` makes this capture unnecessary; None if no run exists."""
     if not is_run(place):
         return None
     if request.file is None or open_run(place).info.implementation_sha256 == request.file.sha256:
@@ -178,10 +167,10 @@ def run(
     force: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[PlanOutcome]:
-    """Run all captures that are not skipped, group by group; yield each outcome as it is known."""
+    """Run the captures of a plan; yield each outcome as soon as it is known."""
     todo = {p.name: p for p in planned if p.skip is None or (force and p.is_there)}
     for entry in planned:
-        # rounds remain beside the run if a capture was killed right after it had written the run
+        # a capture that was killed right after it wrote its run leaves its rounds behind
         if entry.is_there and entry.name not in todo:
             KeptRounds(out, entry.name).discard()
     for name, fault in list(_without_interpreter(todo, progress)):
@@ -198,7 +187,7 @@ def run(
 def make_ready(
     planned: Planned, place: Path, *, force: bool, progress: Callable[[str], None]
 ) -> None:
-    """Create the environment that a capture needs, if the capture will run into ``place``."""
+    """Create the Python environment that a capture needs, unless nothing will run."""
     way = planned.interpreter
     if way.fault:
         raise way.fault
@@ -213,7 +202,7 @@ def make_ready(
 def _without_interpreter(
     todo: Mapping[str, Planned], progress: Callable[[str], None]
 ) -> Iterator[tuple[str, LstmprofError]]:
-    """Create the environments of all captures; yield (run name, error) if an environment failed."""
+    """Create the Python environments of all captures; yield those that failed."""
     faults: dict[Path, LstmprofError | None] = {}
     for name, planned in todo.items():
         environment = planned.interpreter.environment
@@ -231,6 +220,5 @@ def _without_interpreter(
 
 
 def counted(outcomes: Sequence[PlanOutcome]) -> Mapping[str, int]:
-    """Return how many captures succeeded (``captured``) and how many ``failed``."""
     failed = sum(isinstance(o.result, LstmprofError) for o in outcomes)
     return {"captured": len(outcomes) - failed, "failed": failed}

@@ -1,8 +1,7 @@
-"""Capture runs in rounds. Each round is a new worker process with a share of the iterations.
+"""Capture runs in rounds: each round is a new worker process with a share of the iterations.
 
-A run is written when its last round is done; until then its finished rounds are kept
-(``kept_rounds``). An interrupted sweep loses only rounds that were running. If it is started again,
-it continues after the finished rounds.
+Finished rounds are kept on disk until their run is written (``kept_rounds``), so an interrupted
+sweep continues after them.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ from lstmprof.runs.run import Run
 
 Progress = Callable[[str], None]
 
-#: Largest number of workers that exist at the same time. Each has its framework in memory, about
-#: half a gigabyte.
+#: Workers that exist at the same time; each holds its framework, about half a gigabyte of memory.
 MOST_IN_TURNS = 8
 
 
@@ -50,11 +48,7 @@ def capture_run(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Run:
-    """Time and profile one implementation; the run appears in ``out`` whole or not at all.
-
-    Each of the ``rounds`` is a new worker process. By default there are ``ROUNDS`` rounds, but not
-    more than iterations.
-    """
+    """Time and profile one implementation, and write its run."""
     name = name or run_name(request)
     runs = captured_runs([{name: request}], out, rounds=rounds, force=force, progress=progress)
     result = dict(runs)[name]
@@ -71,10 +65,10 @@ def captured_runs(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Iterator[tuple[str, Run | LstmprofError]]:
-    """Capture the requests of each group; yield (run name, run or error) as soon as it is known.
+    """Capture groups of runs; yield each (name, run or error) as soon as it is known.
 
-    A group is run name -> request. On a CPU, the workers of a group's runs take turns at every
-    iteration of a round (``supervisor.Turns``); every other round takes the runs in reverse order.
+    On a CPU, the runs of a group take turns at every iteration, so slow phases hit all of them
+    alike.
     """
     sweep = _Sweep(out, force, progress)
     try:
@@ -95,7 +89,7 @@ def captured_runs(
 
 @dataclasses.dataclass
 class _Capture:
-    """An unfinished run: request and conditions of each round, and results of finished rounds."""
+    """A run whose rounds are not all finished."""
 
     requests: list[CaptureRequest]
     makings: list[Making]
@@ -106,12 +100,13 @@ class _Capture:
 def _rounds(
     groups: Sequence[Mapping[str, CaptureRequest]], captures: Mapping[str, _Capture]
 ) -> Iterator[tuple[list[str], int]]:
-    """Yield (names of runs that take turns, round number from 0), without runs that failed."""
+    """Yield (runs that take turns, round number), leaving out runs that failed meanwhile."""
     for group in groups:
         members = [name for name in group if name in captures]
         rounds = max((len(captures[name].requests) for name in members), default=0)
         for number in range(rounds):
             some = [n for n in members if n in captures and number < len(captures[n].requests)]
+            # every other round in reverse order, against drift
             some = some if number % 2 == 0 else some[::-1]
             if _can_take_turns([captures[name].requests[number] for name in some]):
                 yield some, number
@@ -122,11 +117,8 @@ def _rounds(
 
 
 def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
-    """Return whether the workers of ``requests`` can exist at once without disturbing each other.
-
-    Workers on a GPU disturb each other, because a waiting process keeps its GPU memory. Workers
-    with several threads do, too, because idle threads of a pool spin for a while before they sleep.
-    """
+    """Return whether several workers can wait for each other without disturbing the running one."""
+    # a waiting process keeps its GPU memory, and idle threads of a pool spin before they sleep
     on_gpu = bool(host.cuda_devices())
     return 1 < len(requests) <= MOST_IN_TURNS and all(
         (request.device == "cpu" or (request.device == "auto" and not on_gpu))
@@ -139,7 +131,7 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Together:
-    """What a worker needs to take turns: its ``Seat``, the names of all runs, the shared CPU."""
+    """What a worker needs to take turns with others on one CPU."""
 
     seat: Seat
     names: tuple[str, ...]
@@ -147,15 +139,13 @@ class _Together:
 
 
 class _Sweep:
-    """The runs of a sweep that have neither finished nor failed, by name."""
-
     def __init__(self, out: Path, force: bool, progress: Progress) -> None:
         self.out, self.force, self.progress = out, force, progress
         self.captures: dict[str, _Capture] = {}
         self.pace = Pace()
 
     def begin(self, name: str, request: CaptureRequest, rounds: int | None) -> LstmprofError | None:
-        """Add a run, with rounds of an earlier capture; return an error if the run cannot begin."""
+        """Add a run to the sweep, with the finished rounds of an earlier capture."""
         try:
             check(request)
             if request.profiler == NSYS:
@@ -172,7 +162,7 @@ class _Sweep:
         return None
 
     def _report_kept(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
-        """Report the rounds that an earlier capture left; discard rounds that cannot be reused."""
+        """Report what an earlier capture left, and discard what cannot be reused."""
         there = number_of(len(kept), "round", "rounds")
         change = "--force is given" if self.force else kept.change(makings)
         if not len(kept):
@@ -186,7 +176,7 @@ class _Sweep:
     def round(
         self, names: Sequence[str], number: int, scratch: Path
     ) -> Iterator[tuple[str, Run | LstmprofError]]:
-        """Capture a round of the runs ``names``; yield (name, complete run or error)."""
+        """Capture one round of several runs; yield runs that are complete, and errors."""
         there = {name: self._earlier_result(name, number) for name in names}
         left = [name for name, result in there.items() if result is None]
         began_s = time.monotonic()
@@ -199,10 +189,6 @@ class _Sweep:
                 yield name, ended
 
     def _earlier_result(self, name: str, number: int) -> CaptureResult | LstmprofError | None:
-        """Return an earlier capture's result of this round; None if there is no such result.
-
-        If the result cannot be read, return the error.
-        """
         try:
             return self.captures[name].kept.result(number)
         except LstmprofError as error:
@@ -211,7 +197,7 @@ class _Sweep:
     def _captured_in_turns(
         self, names: Sequence[str], number: int, scratch: Path
     ) -> dict[str, CaptureResult | LstmprofError]:
-        """Run a worker for each run, in turns if there are several; return name -> result."""
+        """Run one worker per run, in turns if there are several."""
         if len(names) < 2:
             return {name: self._result_or_error(name, number, scratch) for name in names}
         scratch.mkdir()
@@ -243,7 +229,7 @@ class _Sweep:
     def _captured(
         self, name: str, number: int, scratch: Path, together: _Together | None
     ) -> CaptureResult:
-        """Run a worker; keep its result as round ``number``, and return the result."""
+        """Run a worker, and keep its result as this round."""
         of = self.captures[name]
         request, rounds = of.requests[number], len(of.requests)
         where = self.pace.words(name, number, rounds)
@@ -271,10 +257,7 @@ class _Sweep:
     def _round_done(
         self, name: str, result: CaptureResult | LstmprofError, took_s: float | None
     ) -> Run | LstmprofError | None:
-        """Add a round's result to its run; return the run if it is complete, else None.
-
-        If the round or the writing of the run failed, return the error.
-        """
+        """Add a round's result to its run; write the run after its last round."""
         of = self.captures[name]
         if isinstance(result, LstmprofError):
             if len(of.kept):
@@ -287,7 +270,7 @@ class _Sweep:
         return self._ended(name, self._written(name, of))
 
     def _written(self, name: str, of: _Capture) -> Run | LstmprofError:
-        """Write and return the run, and remove its rounds; keep them if writing fails."""
+        """Write the run, and remove its rounds unless the run could not be written."""
         try:
             run = write_captured(name, of.results, self.out, force=self.force)
         except RunError as error:
@@ -304,8 +287,8 @@ class _Sweep:
         return result
 
     def kept_rounds_message(self) -> str:
-        """Return a line: which rounds are kept, and how to resume; empty if no round is kept."""
-        # if --force is not repeated, the existing run is skipped, and its rounds are never used
+        """Return the message that says which rounds are kept and how to resume."""
+        # without --force, the next command would skip the existing run and never use its rounds
         if self.force:
             for name, of in self.captures.items():
                 if (self.out / name).exists():
@@ -322,13 +305,7 @@ class _Sweep:
 
 
 def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]:
-    """Return one request per round, with its share of the iterations.
-
-    Only the first round measures the peak rates.
-
-    Raises:
-        UsageError: there are fewer iterations than rounds, or no step is profiled.
-    """
+    """Split the iterations among the rounds."""
     count = min(ROUNDS, request.iterations) if rounds is None else rounds
     if request.iterations < count:
         raise UsageError(
@@ -344,6 +321,7 @@ def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]
             request,
             iterations=least + (number < more),
             profile_steps=steps,
+            # one round measures the peak rates for the run
             peaks=request.peaks and number == 0,
             sampler_s=request.sampler_s / count,
         )
@@ -352,28 +330,26 @@ def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]
 
 
 class Pace:
-    """The progress of a sweep: how many rounds of each run are left, and how long rounds took."""
+    """Estimates the time that is left in a sweep."""
 
     def __init__(self) -> None:
         self._left: dict[str, int] = {}
         self._took_s: dict[str, list[float]] = {}
 
     def plan(self, name: str, rounds: int) -> None:
-        """Expect this many rounds of the run ``name``."""
         self._left[name] = rounds
         self._took_s[name] = []
 
     def finished(self, name: str, took_s: float | None) -> None:
-        """Count a finished round, which took ``took_s`` seconds; None if unknown."""
+        """Count a finished round; ``took_s`` is None if its time is unknown."""
         self._left[name] -= 1
         self._took_s[name] += [] if took_s is None else [took_s]
 
     def ended(self, name: str) -> None:
-        """Expect no further round of this run."""
         self._left[name] = 0
 
     def left_s(self) -> float | None:
-        """Return the seconds that the remaining rounds will take; None until a round is done."""
+        """Return the seconds that the remaining rounds will take; None before the first result."""
         measured = [took_s for run_times in self._took_s.values() for took_s in run_times]
         if not measured:
             return None
@@ -384,7 +360,7 @@ class Pace:
         )
 
     def words(self, name: str, number: int, rounds: int) -> str:
-        """Return the progress as text: ``3 of 8 captures, round 2 of 3, about 4 min left``."""
+        """Return the progress, such as ``3 of 8 captures, round 2 of 3, about 4 min left``."""
         planned, left_s = list(self._left), self.left_s()
         parts = [f"{planned.index(name) + 1} of {len(planned)} captures"]
         parts += [f"round {number + 1} of {rounds}"] if rounds > 1 else []
@@ -393,7 +369,7 @@ class Pace:
 
 
 def span(seconds: float) -> str:
-    """Return a duration as text: ``40 s``, ``4 min``, ``2.5 h``."""
+    """Format a duration: ``40 s``, ``4 min``, ``2.5 h``."""
     if seconds < 90:
         return f"{max(round(seconds), 1)} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

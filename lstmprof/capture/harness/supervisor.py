@@ -1,11 +1,7 @@
-"""Run a worker from the parent process: start it, show its progress, explain why it ended.
+"""Run a worker process: start it, show its progress, explain why it ended.
 
-A worker leads its own process group, which is killed as a whole, so no process that the worker
-started survives. A worker also ends with this process (``worker.machine.host.die_with``). If
-Nsight Systems records the worker, this module starts nsys, which starts the worker. This module
-then waits for nsys, and kills it if necessary.
-
-Several workers can take turns (``Turns``): one of them runs at a time, always in the same order.
+A worker leads its own process group, which is killed as a whole. Under Nsight Systems, nsys starts
+the worker, so this module supervises nsys.
 """
 
 from __future__ import annotations
@@ -48,21 +44,18 @@ Progress = Callable[[str], None]
 
 REQUEST, LOG = "request.json", "worker.log"
 WORK, KERAS, INDUCTOR = "worker", "keras", "inductor"
-#: Part of the error message of a Python that is too old for the worker's syntax.
+#: Text of the syntax error in a Python older than 3.7.
 _TOO_OLD = "future feature annotations is not defined"
-#: A disk with fewer free bytes than this counts as full.
+#: Fewer free bytes mean a full disk.
 _LEAST_BYTES = 2**16
-#: Folders beside the result that only the running worker needs.
+#: Folders that only the running worker needs.
 WORKERS_OWN = (WORK, KERAS, INDUCTOR)
 
 
 def capture(
     request: CaptureRequest, scratch: Path, progress: Progress, seat: Seat | None = None
 ) -> CaptureResult:
-    """Time and profile ``request`` in a worker process that uses the empty folder ``scratch``.
-
-    ``progress`` is called with each line; ``seat`` is not None if workers take turns.
-    """
+    """Time and profile a request in a worker process, in the empty folder ``scratch``."""
     check(request)
     with _worker(request, scratch.resolve()) as worker:
         if seat:
@@ -79,7 +72,7 @@ def capture(
 
 
 def _worker_progress(request: CaptureRequest, progress: Progress) -> Progress:
-    """Return ``progress``; under Nsight Systems, a function that ignores lines of nsys."""
+    """Filter out the lines that nsys itself prints."""
     if request.profiler != NSYS:
         return progress
 
@@ -92,7 +85,7 @@ def _worker_progress(request: CaptureRequest, progress: Progress) -> Progress:
 
 @contextmanager
 def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield the running worker; kill its process group when the context ends, if it still runs."""
+    """Start the worker; kill its process group when the context ends."""
     place = scratch / WORK
     place.mkdir(parents=True)
     (place / "lstmprof").symlink_to(Path(FOLDER).resolve())
@@ -134,21 +127,15 @@ def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subproce
 
 
 def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
-    """Return the worker's environment variables: this process's variables, with changes.
-
-    Variables that would change the worker's imports are removed; an interpreter other than this one
-    also gets no PYTHONPATH. ``TF2_BEHAVIOR`` is removed, because TensorFlow 2 sets it when
-    imported, and TensorFlow 1 would build other loops with it. Keras gets the implementation's
-    framework as its backend. PATH ends with the folder of this interpreter's scripts, because a
-    sampler may be installed there. Compilers store their caches in ``scratch``, so every capture
-    compiles anew and leaves nothing behind; only Theano's cache is shared by all captures.
-    """
+    """Return the worker's environment variables."""
+    # these change imports; TensorFlow 2 sets TF2_BEHAVIOR, which changes TensorFlow 1's loops
     dropped = {"PYTHONSAFEPATH", "TF2_BEHAVIOR"}
     if request.python != sys.executable:
         dropped |= {"PYTHONPATH", "PYTHONHOME"}
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
     return environment | {
         "KERAS_BACKEND": request.row.framework,
+        # samplers may be installed beside this interpreter
         "PATH": os.pathsep.join(
             [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
         ),
@@ -156,12 +143,12 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
         "LSTMPROF_CACHE": str(cache_folder().absolute()),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch / WORK),
+        # caches per capture, so that every capture compiles anew; only Theano's is shared
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / INDUCTOR),
     }
 
 
 def _kill(worker: subprocess.Popen[bytes]) -> None:
-    """Kill the worker and every process that it started, if it still runs."""
     if worker.poll() is None:  # else another process may have its id by now
         with suppress(ProcessLookupError):
             os.killpg(worker.pid, signal.SIGKILL)
@@ -170,13 +157,7 @@ def _kill(worker: subprocess.Popen[bytes]) -> None:
 def _follow(
     worker: subprocess.Popen[bytes], timeout_s: float, progress: Progress, seat: Seat | None
 ) -> None:
-    """Pass the worker's lines to ``progress`` until it closes its pipe, then wait until it ends.
-
-    Time that the worker spends waiting for its turn does not count towards ``timeout_s``.
-
-    Raises:
-        CaptureError: the worker took longer than ``timeout_s``.
-    """
+    """Show the worker's progress until it ends; stop it after ``timeout_s``."""
     assert worker.stdout is not None
     deadline = time.monotonic() + timeout_s
     descriptor = worker.stdout.fileno()
@@ -188,6 +169,7 @@ def _follow(
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
             if seat and line == TURN.encode():
+                # waiting for a turn does not count
                 deadline += _turn_given(worker, seat)
             else:
                 progress(line.decode("utf-8", "replace"))
@@ -201,7 +183,7 @@ def _follow(
 
 
 def _turn_given(worker: subprocess.Popen[bytes], seat: Seat) -> float:
-    """Wait until it is the worker's turn, then let it continue; return the seconds waited."""
+    """Let the worker continue when its turn comes; return the seconds waited."""
     assert worker.stdin is not None
     began = time.monotonic()
     seat.take()
@@ -211,7 +193,7 @@ def _turn_given(worker: subprocess.Popen[bytes], seat: Seat) -> float:
 
 
 def result_in(scratch: Path) -> CaptureResult:
-    """Return the result that a worker left in ``scratch``, or raise its error."""
+    """Return the result that a worker left on disk, or raise the error that it left."""
     result = json.loads((scratch / RESULT).read_text(encoding="utf-8"))
     if "failure" in result:
         raise CaptureError(*result["failure"])
@@ -226,10 +208,8 @@ def result_in(scratch: Path) -> CaptureResult:
 
 
 def _death(code: int, log: Path) -> CaptureError:
-    """Return the error of a worker that left no result, from its exit status and its log.
-
-    If a signal killed the worker, the status ``code`` is −signal, or 128 + signal under nsys.
-    """
+    """Explain why a worker ended without a result."""
+    # nsys reports a signal as 128 + signal
     code = 128 - code if code > 128 else code
     if code == -signal.SIGKILL:
         return CaptureError(
@@ -247,12 +227,9 @@ def _death(code: int, log: Path) -> CaptureError:
 
 
 def _ran_out_of_space(log: Path) -> bool:
-    """Return whether the log's last line reports a full disk.
-
-    If the log is empty, return whether its disk is full now.
-    """
     if log.stat().st_size:
         return os.strerror(errno.ENOSPC) in _last_line(log)
+    # an empty log may mean that not even the message fitted
     return shutil.disk_usage(log.parent).free < _LEAST_BYTES
 
 
@@ -270,25 +247,21 @@ def _last_line(log: Path) -> str:
 
 @dataclass(frozen=True)
 class Seat:
-    """One worker's access to ``turns``, in which it is called ``member``."""
+    """One worker's place among workers that take turns."""
 
     turns: Turns
     member: str
 
     def take(self) -> None:
-        """Wait until it is this worker's turn (``Turns.take``)."""
         self.turns.take(self.member)
 
     def started(self, stop: Callable[[], None]) -> None:
-        """Register ``stop``, which stops this worker (``Turns.started``)."""
+        """Register how to stop this worker."""
         self.turns.started(self.member, stop)
 
 
 class Turns:
-    """Lets one of several workers run at a time; the next worker runs when all workers wait.
-
-    The thread of each worker calls ``take`` before each turn and ``leave`` at the end.
-    """
+    """Lets workers run one at a time, in a fixed order, once all of them wait."""
 
     def __init__(self, members: Iterable[str]) -> None:
         self._order = list(members)
@@ -301,7 +274,7 @@ class Turns:
         self._stopped = False
 
     def take(self, member: str) -> None:
-        """End the turn of ``member``, if it has one, and return when its next turn begins."""
+        """End this worker's turn, and wait for its next one."""
         with self._changed:
             self._given_up(member)
             self._waiting.add(member)
@@ -311,7 +284,6 @@ class Turns:
                 raise CaptureError("the capture was stopped")
 
     def leave(self, member: str) -> None:
-        """Remove ``member`` from the workers that take turns."""
         with self._changed:
             self._given_up(member)
             self._stops.pop(member, None)
@@ -321,17 +293,13 @@ class Turns:
             self._next()
 
     def started(self, member: str, stop: Callable[[], None]) -> None:
-        """Register ``stop``, which stops the worker ``member``.
-
-        If all workers have already been stopped, stop this worker at once.
-        """
+        """Register how to stop a worker; stop it at once if the capture was stopped."""
         with self._changed:
             self._stops[member] = stop
             if self._stopped:
                 stop()
 
     def stop(self) -> None:
-        """Stop all workers, and wake the threads that wait for a turn."""
         with self._changed:
             self._stopped = True
             for stop in self._stops.values():
@@ -343,7 +311,7 @@ class Turns:
             self._running, self._last = None, member
 
     def _next(self) -> None:
-        """Begin the turn of the next member, if no turn is running and all members wait."""
+        """Let the next worker run, when all of them wait."""
         if self._running is not None or not self._present or self._waiting != set(self._present):
             return
         place = self._order.index(self._last) + 1 if self._last in self._order else 0

@@ -1,9 +1,6 @@
-"""Choose the Python for an implementation: the user's, the running one, or an environment's.
+"""Choose the Python that runs an implementation: the user's, this one, or an environment's.
 
-A ``row`` is an implementation (a row of the built-in table). An ``era`` is a set of package
-versions that run together (``eras``). ``here`` reports whether an implementation can run on this
-machine. This module installs nothing: it only finds out where the interpreter of an environment is,
-or will be.
+An implementation may need old package versions, an ``era``. This module installs nothing.
 """
 
 from __future__ import annotations
@@ -26,15 +23,15 @@ from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.implementations import Implementation
 
 APART = "needs its own environment, which lstmprof capture installs"
-#: Import name -> package name, for libraries whose two names differ.
+#: Import name -> package name, where they differ.
 _PACKAGES = {"haiku": "dm-haiku"}
-#: Keras and the TensorFlow that it needs have the same version number, from 2.4 to 2.15.
+#: From 2.4 to 2.15, Keras and the TensorFlow that it needs have the same version number.
 _PAIRED = ((2, 4), (2, 15))
 
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """The user's options for interpreters; they apply to all implementations."""
+    """The user's options for interpreters, which apply to all implementations."""
 
     python: str | None = None
     packages: tuple[str, ...] = ()
@@ -45,10 +42,9 @@ class Wish:
 
 @dataclasses.dataclass(frozen=True)
 class Interpreter:
-    """The interpreter that runs the workers of one capture; ``label`` is part of the run's name.
+    """The Python that runs the workers of one capture; ``label`` becomes part of the run's name.
 
-    ``version`` is the framework's version; None if only the worker can find it out. ``fault`` says
-    why no such interpreter exists.
+    ``fault`` says why no such Python exists.
     """
 
     python: str = sys.executable
@@ -59,7 +55,7 @@ class Interpreter:
 
 
 def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
-    """Return one interpreter per requested version, or one if no version is requested."""
+    """Return one interpreter per version that the user requested."""
     if wish.versions and (wish.packages or wish.era):
         raise UsageError(
             "--versions cannot be combined with --with or --era",
@@ -80,7 +76,7 @@ def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
 
 
 def _interpreter_for_version(row: Implementation, version: str, python: str | None) -> Interpreter:
-    """Return the interpreter for a version of the row's framework, or for ``package==version``."""
+    """Return the interpreter for a version such as ``1.4.0`` or ``keras==2.12.0``."""
     wanted = version if "=" in version else f"{framework_package(row)}=={version}"
     version_wanted = eras.version_of(wanted)
     if version_wanted is None:
@@ -94,20 +90,18 @@ def _interpreter_for_version(row: Implementation, version: str, python: str | No
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
-    """Return the row's era if a specifier in ``packages`` pins a version that the era supports."""
+    """Return the implementation's set of old packages (era) if it supports a pinned version."""
     era = eras.find(row.era) if row.era else None
     names = era is not None and any(era.includes(package) for package in packages)
     return row.era if names else None
 
 
 def _more_packages(row: Implementation, wanted: str) -> list[str]:
-    """Return the packages to install besides ``wanted``, because the row imports them.
-
-    The list is empty if the row's era already adds them.
-    """
+    """Return the other packages that the implementation imports."""
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):
+        # its era installs them
         return []
     if row.framework == "tensorflow" and package == "keras":
         if version < _PAIRED[0]:
@@ -141,10 +135,7 @@ def _label(text: str) -> str:
 
 
 def framework_package(row: Implementation) -> str:
-    """Return the package whose version a bare version such as ``1.4.0`` is.
-
-    It is the first package of the row's era or, without an era, the framework.
-    """
+    """Return the package that a bare version such as ``1.4.0`` refers to."""
     return eras.find(row.era).package if row.era else row.framework
 
 
@@ -155,13 +146,13 @@ def _framework_version(row: Implementation, packages: Sequence[str]) -> str | No
 
 
 def _has(era: Era) -> bool:
-    """Return whether this interpreter has the era's first package in a supported version."""
+    """Return whether this Python has a version of the era's framework."""
     installed = _installed(era.package)
     return installed is not None and era.has(installed)
 
 
 def _installed(package: str) -> str | None:
-    """Return a package's installed version, without a local part such as ``+cu121``, or None."""
+    """Return a package's installed version without a local part such as ``+cu121``."""
     for name in _names(package):
         try:
             return importlib.metadata.version(name).partition("+")[0]
@@ -171,12 +162,12 @@ def _installed(package: str) -> str | None:
 
 
 def _names(package: str) -> tuple[str, str]:
-    """Return the names that a package may have: TensorFlow without GPU support has another name."""
+    # TensorFlow without GPU support has another name
     return package, f"{package}-cpu"
 
 
 def here(row: Implementation) -> str:
-    """Return ``yes …`` if ``row`` can run on this machine, else a text on why it cannot run."""
+    """Say whether an implementation can run on this machine, for ``lstmprof list``."""
     lacking = lacks(row)
     if row.era and lacking == APART:
         return in_era(row.era)
@@ -184,7 +175,7 @@ def here(row: Implementation) -> str:
 
 
 def lacks(row: Implementation) -> str | None:
-    """Return why ``row`` does not run in this interpreter, or None if it runs."""
+    """Return why an implementation does not run in this interpreter, or None if it does."""
     if "cpu" in row.refusals() and not cuda_devices():
         return "needs a GPU"
     needed = [row.framework, *([row.library] if row.library else [])]
@@ -195,7 +186,7 @@ def lacks(row: Implementation) -> str | None:
 
 
 def in_era(name: str) -> str:
-    """Return a text: whether the environment of the era ``name`` exists or can be created."""
+    """Say whether the environment with old package versions exists or can be created."""
     try:
         environment = environment_for((), name)
     except LstmprofError as fault:

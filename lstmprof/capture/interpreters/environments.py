@@ -1,10 +1,7 @@
-"""Virtual environments in which workers run, created once and kept in a cache.
+"""Virtual environments for workers, created once and kept in a cache.
 
-``--with torch==2.4.1`` means a virtual environment with NumPy, these packages, and packages that
-these versions are known to need (``eras``). The environment's Python must support all of them: it
-is the running Python if possible, else a Python on PATH, of pyenv or of uv. If uv is installed, it
-creates the environment, else venv and pip do. An environment without the file ``STAMP``, which is
-written last, is incomplete and is created anew.
+uv creates them if it is installed, else venv and pip. Their Python is this one if it supports all
+packages, else one on PATH, of pyenv or of uv.
 """
 
 from __future__ import annotations
@@ -31,12 +28,9 @@ from lstmprof.runs.directory import cache_folder
 Progress = Callable[[str], None]
 
 STAMP = "lstmprof.json"
-#: Packages that a worker needs besides its framework.
 ALWAYS = ("numpy",)
-#: Oldest Python that can run a worker.
 OLDEST = (3, 7)
-#: An interpreter that does not answer within this many seconds is not used. A working interpreter
-#: answers in 0.1 s; a broken pyenv shim fails as fast.
+#: A working interpreter answers in 0.1 s, and a broken pyenv shim fails as fast.
 ANSWERS_WITHIN_S = 30.0
 _ASK = (
     "import os, sys; print('%d.%d' % sys.version_info[:2]); print(os.path.realpath(sys.executable))"
@@ -45,23 +39,19 @@ _ASK = (
 
 @dataclasses.dataclass(frozen=True)
 class Python:
-    """A working interpreter; symbolic links in ``path`` are resolved, so that paths are unique."""
+    """An interpreter on this machine; its path has no symbolic links, so it is unique."""
 
     version: str  # such as 3.7
     path: str
 
 
 def this_python() -> Python:
-    """Return the running interpreter; in a virtual environment, the interpreter that created it."""
+    # in a virtual environment, this is the Python that created it
     return Python("{}.{}".format(*sys.version_info), os.path.realpath(sys.executable))
 
 
 def python_at(path: str) -> Python:
-    """Return the interpreter at ``path``; if ``path`` is a name, the interpreter on PATH.
-
-    Raises:
-        UsageError: there is no such interpreter, or it is too old to run a worker.
-    """
+    """Return the interpreter at a path or on PATH; a UsageError if workers cannot run in it."""
     executable = shutil.which(path)
     python = _ask(executable) if executable else None
     if python is None:
@@ -75,11 +65,7 @@ def python_at(path: str) -> Python:
 
 
 def python_of(versions: Sequence[str], what: str) -> Python:
-    """Return the running interpreter if its version is in ``versions``, else the first found.
-
-    ``versions`` are minor versions such as ``3.7``, the preferred one first. The error says that
-    ``what`` needs one of ``versions``.
-    """
+    """Return the first of these Python versions that the machine has, preferably this one."""
     this = this_python()
     if this.version in versions:
         return this
@@ -97,10 +83,9 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 
 @functools.cache
 def find_python(version: str, searched: tuple[str | None, str | None]) -> Python | None:
-    """Return the first interpreter of a minor version such as ``3.7``, or None.
+    """Find an interpreter of a minor version such as ``3.7``.
 
-    ``searched`` is (PATH, PYENV_ROOT); it only makes the cache of this function depend on the two
-    variables.
+    ``searched`` only makes the cache depend on the variables that decide where Pythons are found.
     """
     answers = (_ask(path) for path in _candidates(version))
     return next((python for python in answers if python and python.version == version), None)
@@ -112,10 +97,7 @@ def _any_of(versions: Sequence[str]) -> str:
 
 
 def _candidates(version: str) -> Iterator[str]:
-    """Yield paths of possible interpreters of a minor version: on PATH, of pyenv, of uv.
-
-    Among pyenv's interpreters, the newest comes first.
-    """
+    """Yield interpreters on PATH, of pyenv (newest first) and of uv."""
     if on_path := shutil.which(f"python{version}"):
         yield on_path
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
@@ -127,13 +109,13 @@ def _candidates(version: str) -> Iterator[str]:
 
 
 def _ask(path: str) -> Python | None:
-    """Ask the interpreter at ``path`` for its version and path; return None if it does not run."""
+    """Ask an interpreter for its version and path; None if it does not run."""
     answer = _output([path, "-c", _ASK])
     return Python(*answer) if len(answer) == 2 else None
 
 
 def _output(command: Sequence[str]) -> list[str]:
-    """Return the lines that a command wrote to stdout; [] if the command failed."""
+    """Return what a command prints, or nothing if it fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=ANSWERS_WITHIN_S
@@ -145,7 +127,7 @@ def _output(command: Sequence[str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """A virtual environment for one Python with these packages; its folder may not exist yet."""
+    """A virtual environment with these packages, which may not exist yet."""
 
     packages: tuple[str, ...]  # pip's requirement specifiers and options
     python: Python
@@ -155,23 +137,22 @@ class Environment:
 
     @property
     def folder(self) -> Path:
-        """Return the environment's folder, named by a hash of the packages and the interpreter."""
+        """Return the folder, named by a hash of the packages and the interpreter."""
         what = json.dumps([self.python.path, *self.packages])
         return self.cache / hashlib.sha256(what.encode()).hexdigest()[:16]
 
     @property
     def interpreter(self) -> Path:
-        """Return the path of the interpreter inside the environment."""
         return self.folder / ("Scripts" if os.name == "nt" else "bin") / "python"
 
     @property
     def is_made(self) -> bool:
-        """Return whether the environment is complete and the Python behind it still exists."""
+        """Return whether the environment is complete and its base Python still exists."""
         return (self.folder / STAMP).is_file() and self.interpreter.exists()
 
     @property
     def words(self) -> str:
-        """Return a text for messages: packages, Python, and sizes to download and on disk."""
+        """Describe the environment for messages: packages, Python and sizes."""
         sizes = ((self.download_mb, "to download"), (self.disk_mb, "on disk"))
         about = ", ".join(f"{_size(mb)} {what}" for mb, what in sizes if mb is not None)
         packages = " ".join(self.packages)
@@ -179,15 +160,15 @@ class Environment:
         return f"{words} (about {about})" if about else words
 
     def made(self, progress: Progress = lambda line: None) -> Path:
-        """Return the environment's interpreter; create the environment first if necessary."""
+        """Return the environment's interpreter, creating the environment if necessary."""
         if self.is_made:
             return self.interpreter
         self.cache.mkdir(parents=True, exist_ok=True)
         with _alone(self.folder.with_suffix(".lock")):
             if not self.is_made:  # another process may have created it meanwhile
                 progress(f"installing {self.words} into {self.folder}")
-                # Built at its final path, because an environment cannot be moved. If building is
-                # interrupted, the stamp is missing, and the next call builds again.
+                # Built at its final path, because an environment cannot be moved. Its stamp is
+                # written last, so an interrupted build is repeated.
                 shutil.rmtree(self.folder, ignore_errors=True)
                 _build(self)
                 _stamp(self)
@@ -201,7 +182,7 @@ def _size(megabytes: int) -> str:
 def environment_for(
     packages: Sequence[str], era: str | None = None, python: str | None = None
 ) -> Environment:
-    """Return the environment of ``packages`` and ``era`` in the cache; it may not exist yet."""
+    """Return the environment with these packages and what they need; it may not exist yet."""
     found_era = eras.find(era) if era else eras.era_of_packages(packages)
     cache = cache_folder() / "environments"
     if found_era is None:
@@ -212,7 +193,6 @@ def environment_for(
 
 
 def environment(packages: Sequence[str], cache: Path, python: Python | None = None) -> Environment:
-    """Return the environment with ``packages`` and ``ALWAYS``; by default, for this Python."""
     named = {eras.package_of(package) for package in packages}
     always = [package for package in ALWAYS if package not in named]
     return Environment(tuple(sorted({*packages, *always})), python or this_python(), cache)
@@ -220,7 +200,7 @@ def environment(packages: Sequence[str], cache: Path, python: Python | None = No
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Lock the file ``lock``, so that one process at a time creates an environment."""
+    """Let one process at a time create an environment."""
     with lock.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -252,7 +232,7 @@ def _build(wanted: Environment) -> None:
 
 
 def _runs(command: Sequence[str]) -> str | None:
-    """Run ``command``; return None, or its last line with an error if ``command`` failed."""
+    """Run a command; return its last error line, or None if it succeeded."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as fault:

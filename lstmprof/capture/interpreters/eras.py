@@ -1,14 +1,8 @@
-"""Eras: sets of package versions that are known to run together.
+"""Sets of old package versions that run together ("eras").
 
-An old wheel lists the packages that it needs, but not the later versions that broke it:
-TensorFlow 1.15 accepts any protobuf, but fails with a newer one. A row of ``TABLE`` names packages
-that run together, and the Pythons that can run them. ``--era torch-1.4.0`` uses a row as it is.
-``--with torch==1.5.0`` uses the other packages of the row whose ``versions`` include 1.5.0.
-Implementations with an ``era`` need neither option.
-
-Sizes are the download and the size on disk in MB, or None if unknown. If ``tried``, the row was
-installed and ran an LSTM on Linux, x86-64, from PyPI, in 2026-11. For other ``versions`` the pins
-are the best guess.
+An old wheel does not list the later versions that broke it: TensorFlow 1.15 accepts any protobuf,
+but fails with a newer one. Users choose an era by ``--era torch-1.4.0``, or by ``--with
+torch==1.5.0``. Tried on Linux, x86-64, from PyPI, in 2026-11; sizes are in MB.
 """
 
 from __future__ import annotations
@@ -20,38 +14,37 @@ from collections.abc import Sequence
 from lstmprof.base.errors import UsageError, unknown_name
 from lstmprof.base.package import version_numbers
 
-#: Group 1 is the name in ``name==1.2.3``, ``name[extra]>=1`` or ``name @ file:…``; group 2 is what
-#: follows it.
+#: Splits ``name[extra]==1.2.3`` or ``name @ file:…`` into the name and the rest.
 _SPECIFIER = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
 
 
 @dataclasses.dataclass(frozen=True)
 class Era:
-    """Packages that run together, the framework's first, and the Pythons that can run them."""
+    """Packages that run together, the framework first, and the Pythons that can run them."""
 
     name: str
     packages: tuple[str, ...]  # pip's specifiers and options; the first is ``package==version``
     pythons: tuple[str, ...]  # minor versions, the preferred one first
-    # oldest and newest version of the first package with which the other packages run
+    # oldest and newest version of the framework that runs with the other packages
     versions: tuple[str, str]
     download_mb: int | None = None
     disk_mb: int | None = None
-    serves: bool = True  # whether ``--with`` of its first package uses this row
-    tried: bool = True
+    serves: bool = True  # ``--with`` may choose this era
+    tried: bool = True  # it was installed and ran an LSTM; other rows are the best guess
 
     @property
     def package(self) -> str:
-        """Return the normalised name of the first package, which is the framework's."""
+        """Return the framework's normalised package name."""
         return package_of(self.packages[0])
 
     def has(self, version: str) -> bool:
-        """Return whether ``version`` lies in the range ``versions``; 1.15.5 belongs to 1.15."""
+        """Return whether the era supports a version of its framework; 1.15.5 counts as 1.15."""
         least, most = (version_numbers(text) for text in self.versions)
         numbers = version_numbers(version)
         return least <= numbers and numbers[: len(most)] <= most
 
     def includes(self, specifier: str) -> bool:
-        """Return whether ``specifier`` pins the first package to one of ``versions``."""
+        """Return whether ``name==version`` pins the framework to a supported version."""
         version = version_of(specifier)
         same = package_of(specifier) == self.package
         return same and version is not None and self.has(version)
@@ -59,7 +52,7 @@ class Era:
 
 _TYPED = "typing_extensions==4.7.1"  # the last version for Python 3.7
 _NUMPY_3_7 = "numpy==1.21.6"  # the last version for Python 3.7
-#: The libraries on top of Theano are small, so their eras share these packages and one environment.
+#: One environment for Theano and the small libraries on top of it.
 _THEANO = ("Theano==1.0.5", _NUMPY_3_7, "scipy==1.7.3", "h5py==2.10.0", "--only-binary=h5py")
 _LASAGNE, _KERAS = "Lasagne==0.1", "keras==2.1.6"
 
@@ -82,8 +75,7 @@ TABLE: tuple[Era, ...] = (
         ("1.11", "1.13"),
         disk_mb=3290,
     ),
-    # torch 2.2.2 is compiled against NumPy 1. PyTorch 2.3 is the first that runs with NumPy 2 (its
-    # release notes).
+    # compiled against NumPy 1; PyTorch 2.3 is the first that runs with NumPy 2 (release notes)
     Era(
         "torch-2.2.2",
         ("torch==2.2.2", "numpy==1.26.4"),
@@ -116,7 +108,7 @@ TABLE: tuple[Era, ...] = (
     ),
     Era("theano-1.0.5", (*_THEANO, _LASAGNE, _KERAS), ("3.7",), ("1.0", "1.0"), disk_mb=240),
     Era("lasagne-0.1", (_LASAGNE, *_THEANO, _KERAS), ("3.7",), ("0.1", "0.1"), disk_mb=240),
-    # ``--with keras==2.1.6`` alone does not name a backend; Keras's default is TensorFlow.
+    # ``--with keras==2.1.6`` does not name a backend; Keras's default is TensorFlow
     Era(
         "keras-2.1.6-tensorflow",
         (
@@ -152,7 +144,6 @@ NAMES = tuple(era.name for era in TABLE)
 
 
 def find(name: str) -> Era:
-    """Return the era called ``name``, or raise a UsageError with the nearest name."""
     for era in TABLE:
         if era.name == name:
             return era
@@ -160,10 +151,7 @@ def find(name: str) -> Era:
 
 
 def era_of_packages(packages: Sequence[str]) -> Era | None:
-    """Return an era with ``packages`` and the packages that these versions need.
-
-    Return None if no row of ``TABLE`` includes any of ``packages``.
-    """
+    """Return the packages that the user's choice needs as one era; None if no era fits it."""
     serving = [[era for era in TABLE if era.serves and era.includes(p)] for p in packages]
     eras = [matches[0] for matches in serving if matches]
     if not eras:
@@ -182,7 +170,7 @@ def era_of_packages(packages: Sequence[str]) -> Era | None:
 
 
 def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
-    """Return ``packages``, followed by those ``pins`` whose package is not among ``packages``."""
+    """Add pinned versions of packages that the user did not choose."""
     chosen = list(dict.fromkeys(packages))
     for pin in pins:
         if package_of(pin) not in map(package_of, chosen):
@@ -191,13 +179,13 @@ def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
 
 
 def package_of(specifier: str) -> str:
-    """Return a requirement's package name, normalised as in PEP 503, or an option of pip as is."""
+    """Return the package name of a requirement, normalised as in PEP 503."""
     match = _SPECIFIER.match(specifier)
     return re.sub(r"[-_.]+", "-", match[1]).lower() if match else specifier
 
 
 def version_of(specifier: str) -> str | None:
-    """Return the version after ``==`` (2.12 for ``2.12.*``), or None if there is no ``==``."""
+    """Return the version after ``==``, without a trailing ``.*``."""
     match = _SPECIFIER.match(specifier)
     exact = match and re.fullmatch(r"==\s*(\d[\w.+!]*?)(?:\.\*)?", match[2].strip())
     return exact[1] if exact else None

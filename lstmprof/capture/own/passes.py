@@ -1,9 +1,8 @@
-"""Measure a user's steps in passes: timed, profiled, and timed again, as ``capture`` does.
+"""Measure a user's steps in passes: timed, profiled, and timed again.
 
-Each pass is a generator, and the user's code runs while the generator is suspended at a ``yield``.
-A pass has two yields per step: during the first, the user's code is between steps; during the
-second, it runs one step, whose result the session sends into the generator. So this code reads like
-the worker's passes, although here the user's loop calls lstmprof.
+Each pass is a generator with two yields per step: the user's code is between steps during the
+first, and runs a step during the second. So this reads like a loop, although the user's loop calls
+lstmprof.
 """
 
 from __future__ import annotations
@@ -24,20 +23,16 @@ from lstmprof.capture.worker.machine.usage import SELF, difference, usage, waiti
 from lstmprof.capture.worker.profilers import Profiler, calibration
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 
-#: Time limit, in nanoseconds, for all timed steps together: half of the time before the profile,
-#: half after it. No timed step begins after the limit.
+#: Time limit for all timed steps; half of it is for steps before the profile.
 MOST_TIMING_NS = 60_000_000_000
 
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
-#: Largest number of steps in a discarded session of the profiler, which only fills the profiler's
-#: buffers.
+#: Steps in a discarded session, which only fills the profiler's buffers.
 MOST_THROWN_AWAY = 3
-#: Number of steps in the discarded session if a job has several ranks. All ranks must discard
-#: equally many steps, so this number does not depend on a clock. Chosen by hand.
+#: The same with several ranks, which must discard equally many steps. Chosen by hand.
 ALIKE_THROWN_AWAY = 10
 
-#: Input shapes are recorded if that makes a profiled step longer by at most this share.
-#: ``worker.shapes`` has the cost for a Python loop of small ops.
+#: Input shapes are recorded if that makes a profiled step at most 5 % longer.
 MOST_FOR_SHAPES = 0.05
 
 Steps = Generator[None, Any, Any]
@@ -45,11 +40,10 @@ Steps = Generator[None, Any, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The number of steps of each pass; half of ``timed`` is before the profile, half after it.
+    """The number of steps of each pass.
 
-    ``alike``: the ranks of a job must have the same steps in each pass, so no pass depends on a
-    clock. ``lines``: the largest number of steps, after the timed ones, in which the script's lines
-    are sampled.
+    ``alike`` means that no pass depends on a clock, so that all ranks of a job measure the same
+    steps. ``lines`` is the largest number of steps in which lines of the script are sampled.
     """
 
     warmup: int = 5
@@ -60,17 +54,14 @@ class Plan:
 
     @property
     def thrown_away(self) -> int:
-        """Return the number of steps in a discarded session of the profiler."""
+        """Return the number of steps in a discarded profiler session."""
         return min(self.steps, MOST_THROWN_AWAY)
 
     def fewest(self, sessions: int = 2) -> int:
-        """Return the number of steps that a training needs until the profile is complete.
-
-        ``sessions`` counts the profiler's sessions; only the last is kept. One step is added,
-        because the first call of ``step()`` ends no measured step.
-        """
+        """Return the number of steps that a training needs until the profile is complete."""
         away = (sessions - 1) * self.thrown_away
         warmup = max(self.warmup, EARLY.warmup + EARLY.timed)
+        # the first call of ``step()`` ends no measured step
         return 1 + warmup + EARLY.steps + -(-self.timed // 2) + away + self.steps
 
     def shares(self) -> Tuple[timing.Quota, timing.Quota]:
@@ -78,17 +69,16 @@ class Plan:
         return timing.Quota(self.timed, None if self.alike else MOST_TIMING_NS).halves()
 
 
-#: Short passes that run before the passes of the plan. If the training ends early, the run consists
-#: of their steps.
+#: Short passes at the beginning, for trainings that end early.
 EARLY = Plan(warmup=1, timed=2, steps=3)
-#: Least number of steps of a run: the step that the first call of ``step()`` ends, the early
-#: warm-up and timed steps, and one profiled step.
+# the first 1 is for the step that the first call of ``step()`` ends
+#: Fewest steps of a run.
 FEWEST_STEPS = 1 + EARLY.warmup + EARLY.timed + 1
 
 
 @dataclasses.dataclass(frozen=True)
 class _Recorded:
-    """A finished session of the profiler, with the wall times and counts of its steps."""
+    """A finished profiler session, with the wall times and counts of its steps."""
 
     session: Any
     walls_ns: List[int]
@@ -97,30 +87,30 @@ class _Recorded:
 
 
 class StepPasses:
-    """The passes around a user's steps, and the results of the passes so far."""
+    """Measures a user's steps, and holds the results so far."""
 
     def __init__(self, plan: Plan, profiler: Profiler, folder: str) -> None:
         self.plan, self.profiler, self.folder = plan, profiler, folder
         self.nvtx: Ranges = profiling.nvtx_ranges() or no_ranges
-        self.ranges: Ranges = no_ranges  # the current ranges of a step and its phases
+        self.ranges: Ranges = no_ranges  # current ranges of a step and its phases
         self.rows: List[timing.Iteration] = []
         self.profiled: Optional[Profiled] = None
         self.cost: Dict[str, Any] = {}
         self.shapes_cost: Optional[float] = None
         self.doing = "waiting for the first step"
-        self.later = 0  # number of steps that ended after the session that is kept
+        self.later = 0  # steps that ended after the session that is kept
         self._latest: Optional[_Recorded] = None
         # times of trivial calls in the latest session, to compute the cost of recording an event
         self._readings: Optional[calibration.LoopTimes] = None
 
     @property
     def fewest(self) -> int:
-        """Return the smallest number of steps that a training must have for a profile."""
+        """Return how few steps a training may have and still give a profile."""
         least = self.plan.fewest() if self.profiler.is_outside else FEWEST_STEPS
         return least + self.profiler.starts_late
 
     def around_steps(self) -> Steps:
-        """Run all passes around the user's steps; return when the last step is measured."""
+        """Run all passes around the user's steps."""
         self.doing = "warming up"
         first, rest = self.plan.shares()
         yield from self._timed(timing.Quota(EARLY.warmup), warmup=True)
@@ -141,6 +131,7 @@ class StepPasses:
         self.doing = PROFILING
         yield from self._profile()
         self.doing = TIMING_AGAIN
+        # one step of warm-up after the profiler has stopped
         yield from self._timed(timing.Quota(1 if rest.iterations else 0), True, True)
         with energy.reading():
             yield from self._timed(rest, after_profile=True)
@@ -151,10 +142,7 @@ class StepPasses:
         self.doing = "done"
 
     def _sample_lines(self) -> Steps:
-        """Sample the lines of the script during steps.
-
-        If the training ends meanwhile, the samples so far are kept.
-        """
+        """Sample which lines of the script run; keep the samples if the training ends meanwhile."""
         sampler, began_ns = LineSampler(), time.perf_counter_ns()
         most = min(self.plan.lines, self.plan.steps) if self.plan.alike else self.plan.lines
         try:
@@ -170,12 +158,12 @@ class StepPasses:
             self.cost.update(sampler.facts())
 
     def keep_latest(self) -> None:
-        """Keep the profile of a training that ended early, if a step ended while profiling."""
+        """Keep the profile of a training that ended early."""
         if self._latest is not None and not self.profiler.is_outside:
             self._keep(self._latest)
 
     def _keep(self, recorded: _Recorded) -> None:
-        """Use the profile and the measurements of this session for the run."""
+        """Use this session's profile and measurements for the run."""
         files = []
         if not self.profiler.is_outside:
             raw, name = self.profiler.written(recorded.session, recorded.folder)
@@ -188,11 +176,9 @@ class StepPasses:
         self.profiled = Profiled(recorded.walls_ns, [], files, None, cost)
 
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
-        """Make ``recorded`` the latest session, and free the previous session now.
-
-        Otherwise Python's garbage collector would free the previous session during a step:
-        PyTorch's events contain cycles, and collecting the cycles took 94 ms of a profiled step.
-        """
+        """Make this the latest session, and free the previous one now."""
+        # Else the garbage collector would free it during a step: PyTorch's events contain cycles,
+        # and collecting them took 94 ms of a profiled step.
         if self._latest is not None:
             shutil.rmtree(self._latest.folder, ignore_errors=True)
         self._latest = recorded
@@ -201,14 +187,14 @@ class StepPasses:
     def _timed(
         self, share: timing.Quota, warmup: bool = False, after_profile: bool = False
     ) -> Steps:
-        """Time the steps of ``share``, one row each; no step begins after the share's limit."""
+        """Time some steps, until the number or the time limit is reached."""
         clock, wait = time.perf_counter_ns, self.profiler.wait
         began_ns, number = clock(), 0
         for number in range(share.iterations):
             yield
             if self.profiled is None:  # some frameworks know their device only after the first step
                 self.profiler.find_device()
-            wait()  # wait for work that was started between steps
+            wait()  # work that was started between steps
             self.ranges = self.nvtx
             waiting, before = waits(), usage(SELF)
             start_ns = clock()
@@ -229,7 +215,7 @@ class StepPasses:
                 break
 
     def _profile(self) -> Steps:
-        """Run the profiler's discarded sessions, then the session that becomes the profile."""
+        """Run the discarded profiler sessions, then the one that becomes the profile."""
         warm: Iterable[int] = range(ALIKE_THROWN_AWAY)
         if not self.plan.alike:
             warm = profiling.throwaway_steps(self.plan.thrown_away, time.perf_counter_ns)
@@ -242,27 +228,20 @@ class StepPasses:
         self._replace_latest(None)
 
     def _try_shapes(self, plain_ns: int) -> Steps:
-        """Turn on the recording of shapes if recording is cheap, or if nothing else shows sizes.
-
-        After torch.compile nothing else shows sizes, because a hook on modules (``sizes``) would
-        make torch.compile compile the modules again. The cost is measured in a discarded session
-        with shapes: its shortest step is compared with ``plain_ns``, the shortest step without
-        shapes.
-        """
+        """Turn on the recording of input shapes if it is cheap, measured in a discarded session."""
         plain = self._readings
         self.profiler.with_shapes = True
         walls_ns = yield from self._thrown_away(range(self.plan.thrown_away))
         self.shapes_cost = min(walls_ns) / plain_ns - 1
+        # after torch.compile nothing else shows sizes: hooks on modules would make it compile again
         self.profiler.with_shapes = has_compiled() or self.shapes_cost <= MOST_FOR_SHAPES
         if not self.profiler.with_shapes:
             self._readings = plain
 
     def _thrown_away(self, steps: Iterable[int]) -> Generator[None, Any, List[int]]:
-        """Record ``steps`` in a session that is discarded; return each step's wall time in ns.
+        """Record steps in a session that is discarded; return each step's wall time in ns."""
 
-        At the end of the session, measure how long it takes to record a trivial event.
-        """
-
+        # at the end of the session: how long it takes to record a trivial event
         def measure() -> None:
             self._readings = self.profiler.trivial_readings()
 
@@ -272,11 +251,7 @@ class StepPasses:
     def _session(
         self, outer: Ranges, steps: Iterable[int], at_end: Callable[[], None] = lambda: None
     ) -> Generator[None, Any, _Recorded]:
-        """Record ``steps`` in one session of the profiler, each inside the ranges ``outer``.
-
-        ``at_end`` is called before the session ends. If the training ends within this session, the
-        latest session is this or the previous session, whichever has more steps.
-        """
+        """Record steps in one profiler session."""
         folder = tempfile.mkdtemp(dir=self.folder)
         walls_ns: List[int] = []
         counts, ended = meters.StepCounts(outer), 0
@@ -298,6 +273,7 @@ class StepPasses:
                     self.ranges = no_ranges
                 at_end()
         except GeneratorExit:
+            # the training ended: keep the session with more steps
             if self._latest is None or len(walls_ns) >= len(self._latest.walls_ns):
                 self._latest = _Recorded(session, walls_ns, folder, counts) if walls_ns else None
             else:

@@ -1,11 +1,9 @@
 """Report which functions were compiled again, and what had changed.
 
-``jax.jit`` and ``tf.function`` compile a function object once for each combination of shapes,
-dtypes and Python values with which it is called.
-
-torch.compile compiles a function again if a guard fails: a condition on an argument, a global or an
-attribute. PyTorch stores the guards that failed, whether or not it logs them, so reading them costs
-nothing. Source: torch/_dynamo/guards.py (``get_guard_fail_reason``, since PyTorch 2.1).
+``jax.jit`` and ``tf.function`` compile a function once per combination of shapes, dtypes and Python
+values. torch.compile compiles a function again if a guard (a condition on an argument or a global)
+fails, and PyTorch stores these guards. Source: torch/_dynamo/guards.py (``get_guard_fail_reason``,
+since PyTorch 2.1).
 """
 
 from __future__ import annotations
@@ -16,16 +14,14 @@ import re
 import sys
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-#: Largest number of functions that are reported.
 _MOST_FUNCTIONS = 20
-#: Largest number of characters of a guard or value that are kept.
 _MOST_TEXT = 80
-#: Types of Python values whose text shows what changed.
+#: Python values that are short enough to show.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class _Leaf(NamedTuple):
-    """An array or value in an argument, as texts: shape, dtype, value (empty if not applicable)."""
+    """An array or value in an argument, as texts that may be empty."""
 
     shape: str
     dtype: str
@@ -33,7 +29,7 @@ class _Leaf(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of the compiled ``function``; ``static``: names and positions of static arguments."""
+    """A call of a compiled function; ``static`` are names and positions of its static arguments."""
 
     function: Any
     args: Tuple[Any, ...]
@@ -41,19 +37,16 @@ class Call(NamedTuple):
     static: Tuple[Any, ...] = ()
 
 
-#: Name of an argument -> the arrays and values in it.
+#: Argument -> the arrays and values in it.
 _Signature = Dict[str, List[_Leaf]]
 
 
 class Recompilations:
-    """The functions that are compiled again; ``facts["recompiled"]`` describes the functions.
+    """Notes the functions that are compiled again, in run.json's ``recompiled``.
 
-    Args:
-        facts: facts for run.json.
-        leaves: returns the arrays and values in an argument, at any nesting.
-        count: returns how often a function object was compiled.
-        every_value: True if each new Python value makes the framework compile again (TensorFlow);
-        False if only a new value of a static argument does (JAX).
+    ``leaves`` flattens an argument into arrays and values, ``count`` returns how often a function
+    was compiled. ``every_value``: any new Python value compiles again (TensorFlow), not only static
+    ones (JAX).
     """
 
     def __init__(
@@ -68,18 +61,16 @@ class Recompilations:
         self._signatures: Dict[str, _Signature] = {}
 
     def count(self, function: Any) -> Optional[int]:
-        """Return how often ``function`` was compiled; None if the framework does not show it."""
+        """Return how often a function was compiled; None if the framework does not show it."""
         try:
             return self._count(function)
         except Exception:  # another version of the framework
             return None
 
     def called(self, title: str, call: Call, before: Optional[int]) -> None:
-        """Record a recompilation if this call and an earlier call compiled the function.
+        """Note a recompilation if an earlier call had compiled the function already.
 
-        ``before``: how often the function had been compiled before the call. ``title`` names the
-        function and where it is defined, so it stays the same if the script creates the function
-        anew.
+        ``title`` names the function and its line: a script may create the function anew.
         """
         after = self.count(call.function)
         if before is None or after is None or after <= before:
@@ -125,10 +116,7 @@ class Recompilations:
 
 
 def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
-    """Return the first difference of two calls, or None if they are alike.
-
-    Shapes are compared first, then dtypes, Python values, and the number of arrays in an argument.
-    """
+    """Return the first difference of two calls' arguments."""
     pairs = [(name, before[name], after[name]) for name in after if name in before]
     for place, kind in enumerate(_Leaf._fields):
         for name, old, new in pairs:
@@ -147,7 +135,7 @@ def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
 
 
 def _by_name(call: Call) -> Dict[str, Any]:
-    """Return the arguments of a call by the names of the parameters, or by their positions."""
+    """Return the arguments of a call by parameter name."""
     try:
         function = getattr(call.function, "python_function", call.function)  # inside a tf.function
         return dict(inspect.signature(function).bind(*call.args, **call.kwargs).arguments)
@@ -156,17 +144,16 @@ def _by_name(call: Call) -> Dict[str, Any]:
         return dict(numbers, **call.kwargs)
 
 
-#: Prefix of a reason, such as ``0/3: ``. The second number is the version of the function whose
-#: guard failed; the first version is 0. Older PyTorch writes no version.
+#: Prefix of a reason, such as ``0/3: ``; the 3 is the compiled version whose guard failed. Older
+#: PyTorch writes none.
 _VERSION = re.compile(r"(?:!\d+/)?\d+/(?P<version>\d+)(?:_\d+)?: ")
-#: The comment behind a guard, which shows the line of Python that needs the guard.
+#: The comment behind a guard: the line of Python that needs it.
 _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
-#: Older PyTorch writes ``L['x']`` for the local and ``G['x']`` for the global variable ``x``.
+#: Older PyTorch writes ``L['x']`` for a local and ``G['x']`` for a global variable.
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")
-#: Dynamo's name for the rest of a function, if Dynamo cannot compile the function as a whole.
+#: Dynamo's name for the rest of a function that it cannot compile as a whole.
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+")
-#: Regular expressions for failed guards; their groups are fields of ``runs.fields.Recompiled``. The
-#: first one that matches counts.
+#: Forms of failed guards, the first match counts; groups are fields of ``runs.fields.Recompiled``.
 _FORMS = tuple(
     (changed, re.compile(pattern))
     for changed, pattern in (
@@ -189,14 +176,11 @@ _FORMS = tuple(
 
 
 def recompiled_by_torch() -> Optional[List[Dict[str, Any]]]:
-    """Return an entry of run.json's ``recompiled`` per function that was compiled again.
-
-    Return None if no function was compiled again, or if this PyTorch stores no reasons.
-    """
+    """Return the functions that torch.compile compiled again, for run.json."""
     entries = []
     with contextlib.suppress(Exception):  # another version of PyTorch
         utils, config = (sys.modules["torch._dynamo." + name] for name in ("utils", "config"))
-        # its name in PyTorch 2.5 and older
+        # its name until PyTorch 2.5
         limit = getattr(config, "recompile_limit", None) or config.cache_size_limit
         for code, reasons in list(utils.guard_failures.items())[-_MOST_FUNCTIONS:]:
             entries.append(_entry(code, list(reasons), limit))
@@ -204,10 +188,10 @@ def recompiled_by_torch() -> Optional[List[Dict[str, Any]]]:
 
 
 def _entry(code: Any, reasons: List[str], limit: int) -> Dict[str, Any]:
-    """Return the entry of a function: why its latest compiled version did not fit a call.
+    """Return why a function's latest compiled version did not fit a call.
 
-    At each compilation, PyTorch appends to ``reasons`` one reason per version that did not fit.
-    ``limit`` is the number of versions after which PyTorch stops compiling the function.
+    At each compilation, PyTorch appends one reason per version that did not fit. After ``limit``
+    versions it stops compiling the function.
     """
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
     resumed = _RESUMED.fullmatch(name)
@@ -225,7 +209,7 @@ def _entry(code: Any, reasons: List[str], limit: int) -> Dict[str, Any]:
 
 
 def change_of(reason: str) -> Dict[str, Any]:
-    """Return what changed, in words of ``runs.fields.Recompiled``, from PyTorch's reason."""
+    """Translate PyTorch's reason into the words of run.json."""
     guard = _SCOPE.sub(r"\1", _COMMENT.sub("", reason.strip().partition("\n")[0]))
     for changed, form in _FORMS:
         match = form.fullmatch(guard)

@@ -26,17 +26,16 @@ from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
 
-#: Locked while a session measures, because a process has only one profiler.
+#: A process has only one profiler.
 _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"
-#: Why a session has no CPU counters: counters count only threads that start after the counters.
+#: Why a session has no CPU counters: they count only threads that start later.
 NOT_COUNTED = "the process had started its threads before"
 USUAL = Plan()
 
 
 def to_stderr(line: str) -> None:
-    """Print ``line`` on stderr, with the prefix ``lstmprof:``."""
     sys.stderr.write("lstmprof: {}\n".format(line))
 
 
@@ -88,11 +87,6 @@ def profile(
 
 
 def plan_of(warmup: int, timed: int, steps: int) -> Plan:
-    """Return the plan with these numbers of steps.
-
-    Raises:
-        UsageError: a number is below 1.
-    """
     for name, number in (("warmup", warmup), ("timed", timed), ("steps", steps)):
         if number < 1:
             raise UsageError("{} must be at least 1, not {}".format(name, number))
@@ -102,26 +96,13 @@ def plan_of(warmup: int, timed: int, steps: int) -> Plan:
 class Session:
     """The measurement of one training loop; ``lp.profile`` returns it for a ``with`` statement.
 
-    ::
+    Time between ``step_end`` and the next ``step_begin`` belongs to no step. With ``step`` alone,
+    steps follow each other without a gap, and the first call only begins a step.
 
-        begin ─▶ step_begin ─ phase … ─ step_end ─▶ step_begin … ─▶ end ─▶ a run at ``path``
-                                  step() is step_end and step_begin          └ or ``reason``
+    ``path`` is the folder of the written run. If none was written, ``reason`` says why.
 
-    Steps: a step lasts from ``step_begin`` to ``step_end``. Time between ``step_end`` and the next
-    ``step_begin`` belongs to no step. With ``step`` alone, steps follow each other without a gap,
-    and the first call only begins a step. ``step_end`` waits for the device. After the last
-    measured step, ``measured`` is True and these methods do nothing.
-
-    Result: ``end`` writes the run in a child process. ``path`` is then the folder of the run;
-    ``path`` is None before, and if no run was written. ``reason`` says in one line why no run was
-    written; ``reason`` is None otherwise. ``abandon`` stops measuring and writes nothing. ``end``
-    and ``abandon`` may be called at any time and repeatedly.
-
-    Threads and processes: call all other methods in one thread, the thread of the first step. A
-    forked process, such as a worker of a DataLoader, is not measured.
-
-    Errors: after ``begin`` only misuse raises an error (``UsageError``). If measuring fails,
-    ``report`` is called with one line and the training continues.
+    Call all methods in one thread. A forked process, such as a worker of a DataLoader, is not
+    measured. If measuring fails, ``report`` gets one line, and the training continues.
     """
 
     def __init__(
@@ -142,13 +123,12 @@ class Session:
         self.place, self.plan, self.force = Path(place), plan, force
         self.framework, self.report = framework, report
         self.profiler = profiler  # None: the framework's own profiler
-        self.facts = facts or {}  # facts for run.json that the caller knows: mode, label …
+        self.facts = facts or {}  # entries of run.json that the caller knows
         self.path: Optional[Path] = None
         self.reason: Optional[str] = None
         self.steps = 0
-        self.observed = 0  # number of steps that were observed to find out which call ends a step
-        #: Returns the inputs of ops. Arguments: the number of profiled steps in the run, and the
-        #: number of profiled steps that ended after these.
+        self.observed = 0  # steps that were observed to find out which call ends a step
+        #: Returns the inputs of ops, given how many profiled steps are in the run, and after it.
         self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
         self._sizes: Optional[ModuleSizes] = None  # of PyTorch's modules
         self._steps: Optional[Steps] = None  # the generator of all passes; None when it has ended
@@ -200,17 +180,17 @@ class Session:
 
     @property
     def measured(self) -> bool:
-        """Return True if all steps are measured, or if measuring has stopped."""
+        """Return whether measuring has ended."""
         return self._steps is None
 
     @property
     def is_over(self) -> bool:
-        """Return True if the run was written, or if no run will be written."""
+        """Return whether the run was written, or will never be."""
         return self._passes is None
 
     @property
     def profiling(self) -> bool:
-        """Return whether the profiler is on, even if its profile will be discarded."""
+        """Return whether the profiler is on, even for a profile that will be discarded."""
         return self._steps is not None and self._activity == PROFILING
 
     @property
@@ -290,13 +270,10 @@ class Session:
             self._phase = outer
 
     def _is_mine(self) -> bool:
-        """Return whether steps are still measured, and this is not a forked process.
-
-        Raises:
-            UsageError: a step begins or ends in another thread or inside a phase; measuring stops.
-        """
+        """Return whether to measure this call; a forked process is not measured."""
         if self._steps is None or os.getpid() != self._pid:
             return False
+        # one thread only, and no step may end inside a phase
         thread = threading.get_ident()
         self._thread = self._thread or thread
         if thread != self._thread:
@@ -326,7 +303,6 @@ class Session:
         return self._passes.doing if self._passes else "beginning"
 
     def abandon(self, reason: str = "the measurement was aborted") -> None:
-        """Stop measuring, write no run, and report ``reason``."""
         if os.getpid() != self._pid:
             return
         self._stop()
@@ -385,7 +361,7 @@ class Session:
         return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
 
     def _incomplete(self, passes: StepPasses) -> str:
-        """Return the message on a run whose training ended before all steps were measured."""
+        """Say how many steps a training measured that ended early."""
         timed = sum(not row.warmup for row in passes.rows)
         profiled = len(passes.profiled.walls_ns) if passes.profiled else 0
         enough = self._activity == TIMING_AGAIN or profiled >= USUAL.steps
@@ -395,7 +371,7 @@ class Session:
         )
 
     def _written(self, passes: StepPasses) -> None:
-        """Write the run in a child process, which reads the profile."""
+        """Write the run in a child process; this one may lack libraries for reading profiles."""
         self._leave_result(passes, passes.folder)
         write_in_child(passes.folder, self.writer)
         self.path = self.place
@@ -406,10 +382,7 @@ class Session:
             show_verdict(str(self.path), self.writer)
 
     def _leave_result(self, passes: StepPasses, folder: str, **changes: Any) -> None:
-        """Write result.json to ``folder``; another process reads this file and writes the run.
-
-        ``changes`` replace entries of the file.
-        """
+        """Write result.json, from which a child process writes the run."""
         profiled = passes.profiled
         assert profiled is not None
         facts = {
@@ -441,22 +414,18 @@ class Session:
             json.dump(result, file)
 
     def _shapes(self, passes: StepPasses, steps: int) -> Optional[str]:
-        """Write the inputs of ops to a file; return its name, or None without any inputs."""
+        """Write the inputs of ops to a file; return its name."""
         try:
             inputs = self.op_inputs(steps, passes.later)
             path = shapes.written(inputs, os.path.join(passes.folder, shapes.FILE))
             return path and os.path.basename(path)
-        except Exception as error:  # an unknown kind of module: the run has no sizes
+        except Exception as error:  # an unknown kind of module; the run then has no sizes
             self.report("could not record the sizes of layers: {}".format(_fault_in_a_line(error)))
             return None
 
 
 def write_in_child(folder: str, python: str) -> None:
-    """Write the run of the session in ``folder``, in a process of the interpreter ``python``.
-
-    Raises:
-        LstmprofError: the run could not be written.
-    """
+    """Write the run of a finished session, in a process of another interpreter."""
     done = _ended([python, "-m", "lstmprof.capture.captured_run", folder])
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -468,19 +437,14 @@ def write_in_child(folder: str, python: str) -> None:
 
 
 def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
-    """Print the verdict of ``lstmprof diagnose`` on the run at ``place``, on stderr.
-
-    Print nothing if the diagnosis fails. ``lstmprof diagnose`` runs in a new process of the
-    interpreter ``python``. If an earlier run ``since`` is given, the verdict ends with the gain
-    since this run.
-    """
+    """Print the diagnosis of a run on stderr; nothing if the diagnosis fails."""
     text = verdict_of([place], python, *([] if since is None else ["--since", since]))
     if text:
         sys.stderr.write(text)
 
 
 def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
-    """Return what ``lstmprof diagnose`` prints about the runs at ``places``; None if it fails."""
+    """Return what ``lstmprof diagnose`` prints about these runs; None if it fails."""
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
         command = [python, "-m", "lstmprof", "diagnose", *places, *options]
@@ -491,7 +455,7 @@ def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
 
 
 def _ended(command: List[str], **environment: str) -> Any:
-    """Run ``command``, which imports the same lstmprof; return the finished process."""
+    """Run a command that imports the same lstmprof, and wait for its end."""
     package = os.path.dirname(FOLDER)
     paths = [package, os.environ.get("PYTHONPATH", "")]
     search = os.pathsep.join(p for p in paths if p)

@@ -1,8 +1,7 @@
-"""Record the sizes of recurrent layers from the calls of PyTorch's modules, as inputs of ops.
+"""Record the sizes of recurrent layers from calls of PyTorch's modules.
 
-A profile without shapes does not show the number of time steps of a layer. The input of the layer's
-module shows this number, and recording it costs one list entry per call. ``breakdown.recurrent``
-reads these inputs as if the profiler had recorded them. Source: torch/nn/modules/rnn.py.
+A profile without shapes does not show a layer's number of time steps; its input does, at the cost
+of one list entry per call. Source: torch/nn/modules/rnn.py.
 """
 
 from __future__ import annotations
@@ -16,28 +15,24 @@ from typing import Any, NamedTuple
 
 from lstmprof.capture.worker.shapes import OpInputs, StepInputs
 
-#: The profiler's name of the element type of a packed sequence's batch sizes.
+#: The profiler's name for the element type of batch sizes.
 _BATCH_SIZES = "long int"
 
 
 class _LayerCall(NamedTuple):
-    """One call of a recurrent module, in the profiled step number ``step``."""
+    """One call of a recurrent module in a profiled step."""
 
     step: int
     module: Any
     shape: Any
-    batch_sizes: Any  # for a packed sequence: the number of sequences per time step
+    batch_sizes: Any  # sequences per time step, of a packed sequence
     dtype: str
 
 
 class ModuleSizes:
-    """The calls of recurrent modules in profiled steps, recorded by wrappers of ``forward``.
+    """Records the calls of recurrent modules in profiled steps, by wrapping ``forward``.
 
     Hooks on modules would miss direct calls of ``forward``, as in AWD-LSTM.
-
-    ``step_begins`` and ``step_ends`` are called for every step; the wrappers exist in profiled
-    steps only. If torch.compile compiled a model, there are no wrappers: with them, torch.compile
-    would compile the model again.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -50,11 +45,12 @@ class ModuleSizes:
         self._thread: int | None = None
 
     def step_begins(self, profiling: bool) -> None:
-        """Install the wrappers if the next step is profiled, else remove the wrappers."""
+        """Wrap the modules' ``forward`` while steps are profiled."""
         if not profiling:
             self.close()
             return
         self._begun += 1
+        # with wrappers, torch.compile would compile the model again
         if not self._undo and not has_compiled():
             self._thread = threading.get_ident()
             for module in self._recurrent:
@@ -62,11 +58,9 @@ class ModuleSizes:
                 module.forward = self._noted(module.forward)
 
     def step_ends(self) -> None:
-        """Count the profiled step that has ended."""
         self._ended = self._begun
 
     def close(self) -> None:
-        """Remove the wrappers."""
         while self._undo:
             self._undo.pop()()
 
@@ -88,11 +82,8 @@ class ModuleSizes:
         self._calls.append(_LayerCall(self._begun, module, data.shape, batch_sizes, dtype))
 
     def inputs(self, count: int, later: int) -> Iterator[StepInputs]:
-        """Yield (op name, shapes, types, step) of each recurrent op in the run's profiled steps.
-
-        The run has ``count`` profiled steps; after them, ``later`` more profiled steps ended, which
-        are not in the run. The yielded step counts from 0.
-        """
+        """Yield (op name, shapes, types, step) of each recurrent op in the run's profiled steps."""
+        # the last ``later`` steps are not in the run
         first = self._ended - later - count + 1
         for call in self._calls:
             if first <= call.step < first + count:
@@ -112,7 +103,7 @@ class ModuleSizes:
 
 
 def _layer_op(call: _LayerCall) -> OpInputs:
-    """Return (name, shapes, types) of an op such as ``aten::lstm`` (data, states, weights)."""
+    """Return (name, shapes, types) as the profiler records them for ``aten::lstm``."""
     module, data = call.module, list(call.shape)
     weights = [list(weight.shape) for layer in module.all_weights for weight in layer]
     directions = 2 if module.bidirectional else 1
@@ -125,21 +116,21 @@ def _layer_op(call: _LayerCall) -> OpInputs:
         dtypes.append(_BATCH_SIZES)
     elif len(data) == 3:
         batch = data[0 if module.batch_first else 1]
-    else:  # a single sequence, which the op gets as a batch of one
+    else:  # a single sequence: the op gets a batch of one
         batch, place = 1, 0 if module.batch_first else 1
         data.insert(place, 1)
     state = [module.num_layers * directions, batch, width]
     memory = [*state[:2], module.hidden_size]
-    # the profiler records an empty shape instead of ``counts``, because they are no tensor
+    # the profiler records an empty shape for these, because they are no tensor
     counts = [module.num_layers, directions]
     shapes += [[state, memory] if module.mode == "LSTM" else state, weights, counts]
     return "aten::" + module.mode.lower(), shapes, dtypes
 
 
 def _cell_op(call: _LayerCall) -> OpInputs:
-    """Return (name, shapes, types) of an op such as ``aten::lstm_cell``."""
+    """Return (name, shapes, types) as the profiler records them for ``aten::lstm_cell``."""
     module, data = call.module, list(call.shape)
-    if len(data) == 1:  # a single input, which the op gets as a batch of one
+    if len(data) == 1:  # a single input: the op gets a batch of one
         data.insert(0, 1)
     state: Any = [data[0], module.hidden_size]
     weights = [list(weight.shape) for weight in (module.weight_ih, module.weight_hh)]

@@ -1,9 +1,7 @@
-"""The watch behind ``lp.watch``: times every step of a training, and profiles when steps slow down.
+"""The watch behind ``lp.watch``: times every step, and profiles when steps slow down.
 
-A window is about a second of steps. Each window becomes one row of a JSON Lines file. If the median
-step of each of two consecutive windows is at least ``ratio`` times as long as the typical step, a
-session of ``lp.profile`` measures a few steps, and ``lstmprof diagnose`` compares them with a
-profile of typical steps.
+A window is about a second of steps, and one row of a JSON Lines file. After slow windows, a session
+of ``lp.profile`` measures a few steps, and ``lstmprof diagnose`` compares them with typical ones.
 """
 
 from __future__ import annotations
@@ -29,16 +27,14 @@ from lstmprof.capture.worker.metadata import now
 from lstmprof.capture.worker.profilers import framework_of, profiler_of
 from lstmprof.runs.directory import cache_folder
 
-#: The typical step is known after this many windows and this many steps. A window with fewer than
-#: ``LEAST_STEPS`` steps is prolonged. Chosen by hand.
+#: After 3 windows (3 steps or more each) with 30 steps, the typical step is known. Chosen
+#: by hand.
 TYPICAL_WINDOWS, TYPICAL_STEPS, LEAST_STEPS = 3, 30, 3
-#: The typical step is the median of this many latest windows. With fewer windows, the typical step
-#: would follow a slow drift, which then would not be noticed.
+#: Windows whose median is the typical step. With fewer, it would follow a slow drift.
 MEMORY = 600
-#: Number of consecutive slow windows after which a profile starts; a single slow window may be a
-#: checkpoint.
+#: One slow window may be a checkpoint.
 SLOW_WINDOWS = 2
-#: Largest number of profiles that a watch starts by itself; requested profiles do not count.
+#: Profiles that a watch starts by itself; requested ones do not count.
 MOST_PROFILES = 5
 PLAN = Plan(warmup=3, timed=10, steps=10)
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
@@ -115,17 +111,17 @@ class Watch:
         self.steps = self.observed = 0
         self.path: Optional[Path] = None  # a session has a path; a watch has several sessions
         self.reason: Optional[str] = None
-        #: Replaces ``Session.op_inputs``, if it is set.
+        #: Replaces ``Session.op_inputs`` if it is set.
         self.op_inputs: Optional[Callable[[int, int], Iterable[Any]]] = None
         self.measured = self.is_over = False
         self._batches, self._quiet, self._report = batches, quiet, report
         self._live = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self._every_ns, self._next_ns = int(every_s * 1e9), 0
         self._began_ns: Optional[int] = None
-        self._wait_ns: Optional[int] = None  # time that the current step waited for data
-        self._walls: List[int] = []  # durations of the steps of the current window, in nanoseconds
+        self._wait_ns: Optional[int] = None  # how long the current step waited for data
+        self._walls: List[int] = []  # durations of the current window's steps, in nanoseconds
         self._waits: List[int] = []
-        self._typical: List[Dict[str, Any]] = []  # the log's rows of typical windows
+        self._typical: List[Dict[str, Any]] = []  # rows of typical windows in the log
         self._slow = 0
         self._requested = False
         self._profiles = 0
@@ -172,7 +168,6 @@ class Watch:
         self.step_begin()
 
     def step_begin(self) -> None:
-        """Begin a step; do nothing if a step has begun."""
         if self._began_ns is None:
             if self._file is None:
                 self._begin()
@@ -181,7 +176,6 @@ class Watch:
             self._began_ns = time.perf_counter_ns()
 
     def step_end(self, outcome: Any = None) -> None:
-        """End the current step; do nothing outside of a step."""
         if self._began_ns is None:
             return
         if self._session is not None:
@@ -201,12 +195,10 @@ class Watch:
         self._wait_ns = ns + (self._wait_ns or 0)
 
     def phase(self, name: str) -> ContextManager[Any]:
-        """Return a context manager that names a part of the step, as in ``lp.profile``."""
         return _NOTHING if self._session is None else self._session.phase(name)
 
     @property
     def profiling(self) -> bool:
-        """Return whether the profiler records now."""
         return self._session is not None and self._session.profiling
 
     def begin(self) -> None:
@@ -222,7 +214,7 @@ class Watch:
         self.close()
 
     def close(self) -> None:
-        """Finish the profile that is under way, close the log, and report the typical step."""
+        """Finish the current profile, close the log, and report the typical step."""
         if self.is_over or os.getpid() != self._pid:
             return
         self.is_over = True
@@ -242,7 +234,7 @@ class Watch:
         self._file.close()
 
     def _begin(self) -> None:
-        """Open the log; if SIGUSR1 is free, handle the signal, and register for ``attach``."""
+        """Open the log, and let SIGUSR1 and ``lstmprof attach`` request profiles."""
         if os.path.dirname(self.log):
             os.makedirs(os.path.dirname(self.log), exist_ok=True)
         self._file = open(self.log, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
@@ -277,8 +269,7 @@ class Watch:
     def _look(self, now_ns: int) -> None:
         """At the end of a window, write its row, and start a profile if steps are slow.
 
-        If a profile is requested, do not wait for the end of the window, unless a profile is under
-        way.
+        A requested profile does not wait for the end of the window.
         """
         writing = self._writing is not None and self._writing.is_alive()
         doing = "profiling" if self._session else "writing a run" if writing else None
@@ -311,7 +302,7 @@ class Watch:
         self._slow += 1
         if self._slow >= SLOW_WINDOWS:
             why = _slower(self.steps, typical, row, self._typical)
-            self._typical, self._slow = [], 0  # the slower step becomes the typical one
+            self._typical, self._slow = [], 0  # from now on, the slower step is the typical one
             if self._profiles < MOST_PROFILES:
                 self._profiles += 1
                 self._start("slower", why)
@@ -320,10 +311,7 @@ class Watch:
         return statistics.median(r["step_ms"] for r in self._typical) if self._typical else None
 
     def _start(self, occasion: str, why: Optional[str] = None) -> None:
-        """Begin a profile. ``occasion`` is ``typical``, ``slower`` or ``asked``.
-
-        ``why`` is the line that explains the profile to the user; None for typical steps.
-        """
+        """Begin a profile; ``why`` is the line that explains it to the user."""
         self._occasion = occasion
         if why is not None:
             self._show(why)
@@ -348,10 +336,10 @@ class Watch:
         self._session, self._why = session, why
 
     def _advance(self, do: Callable[..., Any], *outcome: Any) -> None:
-        """Call ``do``, the session's step_begin or step_end; write the run after the last step."""
+        """Pass the begin or end of a step to the session; write the run after its last step."""
         session = self._session
         assert session is not None
-        with contextlib.suppress(LstmprofError):  # the session reports the error as its reason
+        with contextlib.suppress(LstmprofError):  # the session keeps the error as its reason
             do(*outcome)
         if session.measured:
             self._session = None
@@ -359,7 +347,7 @@ class Watch:
             self._writing.start()
 
     def _finish(self, session: Session) -> None:
-        """Write the run of ``session``, and print its verdict unless it has typical steps."""
+        """Write the run of a profile, and print its verdict unless its steps are typical."""
         self._session = None
         session.end()
         if session.path is None:
@@ -378,11 +366,9 @@ class Watch:
         self._write_profile(run=path, why=why, verdict=verdict)
 
     def _no_run(self, session: Session, why: Optional[str], reason: str) -> None:
-        """Report why no run was written for a profile.
-
-        Without a run of typical steps, later profiles are diagnosed without a comparison.
-        """
+        """Report why no run was written for a profile."""
         if why is None:
+            # later profiles are then diagnosed without a comparison
             self._base, self._cannot_profile = None, True
         self._show(reason)
         self._write_profile(run=None, why=why, reason=reason)
@@ -391,10 +377,7 @@ class Watch:
         self._write("profile", step=self.steps, occasion=self._occasion, **row)
 
     def _write_window(self, doing: Optional[str]) -> Dict[str, Any]:
-        """Write the row of the window that has ended to the log; return the row.
-
-        Unknown values are None. ``doing`` is ``profiling``, ``writing a run`` or None.
-        """
+        """Write the row of the window that has ended to the log."""
         walls, waits = self._walls, self._waits
         self._walls, self._waits = [], []
         row: Dict[str, Any] = {
@@ -427,7 +410,7 @@ class Watch:
 
 
 def live_line(row: Dict[str, Any]) -> str:
-    """Return the line that the terminal shows for ``row``, the log's row of a window."""
+    """Format a window's row for the terminal."""
     parts = ["step {:,}".format(row["step"]), "{:.3g} ms".format(row["step_ms"])]
     if row["wait_ms"] is not None:
         parts.append("data wait {:.0%}".format(row["wait_ms"] / row["step_ms"]))
@@ -440,19 +423,16 @@ def live_line(row: Dict[str, Any]) -> str:
 
 
 def _come_too_late(number: int, frame: object) -> None:
-    """Ignore SIGUSR1 after the watch has ended; by default the signal would end the process."""
+    """Ignore SIGUSR1 after the watch; by default, the signal would end the process."""
 
 
 def registered(pid: int) -> Path:
-    """Return the path of the file that exists while ``pid`` is watched; the file names the log."""
+    """Return the file that exists while a process is watched; it names the log."""
     return cache_folder() / "watching" / str(pid)
 
 
 def _slower(step: int, typical: float, row: Dict[str, Any], before: List[Dict[str, Any]]) -> str:
-    """Return a line on how much slower steps became, and by how much data wait grew.
-
-    ``row`` is the slow window's row, ``before`` has the rows of typical windows.
-    """
+    """Say how much slower steps became, and by how much data wait grew."""
     line = "step {}: {:.3g} ms, {:.2f}× the typical {:.3g} ms".format(
         step, row["step_ms"], row["step_ms"] / typical, typical
     )
@@ -463,7 +443,7 @@ def _slower(step: int, typical: float, row: Dict[str, Any], before: List[Dict[st
 
 
 def _resident_bytes() -> Optional[int]:
-    """Return the resident memory of this process in bytes, or None without /proc."""
+    """Return the resident memory of this process, or None without /proc."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * _PAGE

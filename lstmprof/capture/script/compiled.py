@@ -1,8 +1,7 @@
-"""Find the step among the compiled functions of a script: ``jax.jit`` and ``tf.function``.
+"""Find the step among a script's compiled functions, ``jax.jit`` and ``tf.function``.
 
-A compiled function runs its Python code only while it is traced. If this code updates parameters or
-computes gradients, the outermost compiled function around the code is the step: each later call of
-the function ends a step. Outside of compiled functions, each update of parameters ends a step.
+The Python code of a compiled function runs only while it is traced. If it computes gradients or
+updates parameters then, the outermost compiled function is the step: each later call ends a step.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from lstmprof.capture.script.program import WatchedCallable
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import SOURCES, Steps
 
-#: Packages whose frames do not belong to the script.
+#: Packages whose frames are not the script's.
 _LIBRARIES = (
     *("jax", "jaxlib", "equinox", "optax", "flax", "haiku", "tensorflow", "keras"),
     *("torch", "lstmprof"),
@@ -27,7 +26,7 @@ _LIBRARIES = (
 
 
 class CompiledCalls(threading.local):
-    """The compiled functions that run in a thread, by name, outermost first."""
+    """The compiled functions that run in a thread, outermost first."""
 
     def __init__(self) -> None:
         self.names: List[str] = []
@@ -35,7 +34,7 @@ class CompiledCalls(threading.local):
 
 
 class Program:
-    """The compiled functions of one framework: which functions train, and which compile again."""
+    """Finds the compiled functions that train."""
 
     def __init__(
         self, steps: Steps, is_abstract: Callable[[Any], bool], again: Recompilations
@@ -45,11 +44,7 @@ class Program:
         self._trained_by: Dict[str, str] = {}
 
     def call(self, name: str, call: Call, run: Callable[..., Any]) -> Any:
-        """Call a compiled function by ``run``, and return its result.
-
-        The call ends a step if the function trains, and no other compiled function called it.
-        ``name`` stays the same when a function is compiled anew.
-        """
+        """Call a compiled function; the call ends a step if the outermost function trains."""
         names = self._calls.names
         notes = not names and not self._steps.over
         before = self._again.count(call.function) if notes else None
@@ -66,14 +61,13 @@ class Program:
         return result
 
     def is_step(self, name: str) -> bool:
-        """Return True if the function ``name`` trains, and no compiled function is running now."""
+        """Return whether a function trains and was called from plain Python."""
         return not self._calls.names and name in self._trained_by
 
     def trains(self, source: str, who: Any, outcome: Any) -> None:
-        """Record that the program updates parameters, or computes gradients, at this point.
+        """Note that the program updates parameters or computes gradients now.
 
-        ``source`` is the hook that saw it, ``who`` the optimizer or the place in the script, and
-        ``outcome`` the result of the call.
+        ``source`` is the hook that saw it.
         """
         self._steps.safely(self._trains, source, who, outcome)
 
@@ -87,7 +81,7 @@ class Program:
             self._steps.ends(source, who, outcome=outcome)
 
     def gradients(self, source: str, function: Any) -> Any:
-        """Wrap ``function``, which computes gradients, so that each call calls ``trains``."""
+        """Wrap a function that computes gradients, to note each call."""
 
         @functools.wraps(function)
         def computed(*args: Any, **kwargs: Any) -> Any:
@@ -105,8 +99,6 @@ class Program:
 
 
 class _Jitted(WatchedCallable):
-    """A function that ``jax.jit`` or ``jax.pmap`` compiled."""
-
     def __init__(self, program: Program, function: Any, static: Tuple[Any, ...]) -> None:
         super().__init__(function)
         self.__dict__.update(_program=program, _title=name_of(function), _static=static)
@@ -119,7 +111,7 @@ class _Jitted(WatchedCallable):
 
 
 def watch_jax(program: Program, jax: Any) -> None:
-    """Wrap ``jax.jit``, ``pmap``, ``grad`` and ``value_and_grad``, to report their calls."""
+    """Watch JAX's compiled and gradient functions."""
 
     def compiling(compile_function: Any) -> Any:
         @functools.wraps(compile_function)
@@ -150,7 +142,7 @@ def watch_jax(program: Program, jax: Any) -> None:
 
 
 def _listed(options: Dict[str, Any], name: str) -> Tuple[Any, ...]:
-    """Return the values of the option ``name`` as a tuple, which is empty if it is missing."""
+    """Return an option as a tuple."""
     value = options.get(name)
     if value is None:
         return ()
@@ -158,7 +150,7 @@ def _listed(options: Dict[str, Any], name: str) -> Tuple[Any, ...]:
 
 
 def watch_updates(program: Program, package: Any) -> None:
-    """Wrap ``apply_updates`` of ``package`` (optax or equinox), to report updates."""
+    """Watch updates of parameters by optax or equinox."""
     apply_updates = package.apply_updates
 
     @functools.wraps(apply_updates)
@@ -171,7 +163,7 @@ def watch_updates(program: Program, package: Any) -> None:
 
 
 def watch_functions(program: Program, sizes: GraphSizes, module: Any) -> None:
-    """Wrap calls of ``tf.function`` objects, whose class is in ``module``, to report calls."""
+    """Watch calls of ``tf.function`` objects."""
     call = module.Function.__call__
 
     @functools.wraps(call)
@@ -186,34 +178,30 @@ def watch_functions(program: Program, sizes: GraphSizes, module: Any) -> None:
 
 
 def watch_tapes(program: Program, module: Any) -> None:
-    """Wrap ``GradientTape.gradient``, to report gradients to ``program``."""
     tape = module.GradientTape
     tape.gradient = program.gradients("tensorflow gradient", tape.gradient)
 
 
 def jax_leaves(tree: Any) -> Any:
-    """Return the arrays and values in a tree of JAX."""
     return sys.modules["jax"].tree_util.tree_leaves(tree)
 
 
 def tensorflow_leaves(structure: Any) -> Any:
-    """Return the tensors and values in a structure of TensorFlow."""
     return sys.modules["tensorflow"].nest.flatten(structure)
 
 
 def has_tracers(outcome: Any) -> bool:
-    """Return True if ``outcome`` has no values yet, because JAX is only tracing a function."""
+    """Return whether JAX is only tracing a function, so that there are no values yet."""
     jax = sys.modules["jax"]
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax_leaves(outcome))
 
 
 def builds_a_graph(outcome: Any) -> bool:
-    """Return whether TensorFlow only builds a graph now."""
     return not sys.modules["tensorflow"].executing_eagerly()
 
 
 def name_of(function: Any) -> str:
-    """Return the name of a function and where it is defined: ``train_step (train.py:31)``."""
+    """Return a function's name and line: ``train_step (train.py:31)``."""
     code = getattr(function, "__code__", None)
     while code is None and hasattr(function, "__wrapped__"):
         function = function.__wrapped__

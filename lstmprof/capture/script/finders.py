@@ -1,9 +1,8 @@
 """Find where the steps of a script end, by hooks in its framework.
 
-PyTorch: calls of each optimizer's ``step``; without optimizers, backward passes. Keras: the ends of
-training batches, as its callbacks see them, ``train_on_batch``, and optimizers. TensorFlow 1: calls
-of ``Session.run`` that update parameters. Compiled functions: see ``compiled``. Sources:
-torch/optim/optimizer.py (``profile_hook_step``), keras/src/callbacks/callback_list.py.
+PyTorch: each optimizer's ``step``, or backward passes without optimizers. Keras: training batches.
+TensorFlow 1: ``Session.run`` calls that update parameters. Compiled functions: see ``compiled``.
+Sources: torch/optim/optimizer.py (``profile_hook_step``), keras/src/callbacks/callback_list.py.
 """
 
 from __future__ import annotations
@@ -22,17 +21,16 @@ from lstmprof.capture.script.sizes import GraphSizes, KerasLayers
 from lstmprof.capture.script.steps import Steps
 
 Attach = Callable[[Any], None]
-#: Token or feature value with which sequences are padded.
+#: Token or feature value of padding.
 _FILLING = 0
-#: Number of sequences of a batch in which padding is searched for.
+#: Padding is searched for in this many sequences of a batch.
 _LOOKED_AT = 512
-#: Default batch size of Keras's ``fit``.
+#: Keras's default in ``fit``.
 _KERAS_BATCH = 32
-#: If gradients have not been reset for this many backward passes, each pass counts as one step.
+#: After this many backward passes without a reset of gradients, each pass counts as one step.
 _MOST_PASSES = 32
-#: Types of TensorFlow 1 ops that update parameters. An op of a type in ``_ASSIGNS`` updates
-#: parameters, too, if it depends on nodes of ``tf.gradients``. Such nodes alone do not show a
-#: training step, because ``tf.gradients`` also adds nodes that the forward pass uses.
+#: Types of TensorFlow 1 ops that update parameters. Plain assignments (``_ASSIGNS``) do so only
+#: together with gradients, and ``tf.gradients`` alone adds nodes that the forward pass uses, too.
 _UPDATES = re.compile(r"(Resource)?(Sparse)?Apply\w+|AssignSub\w*")
 _ASSIGNS = re.compile(r"Assign(Add|Variable|AddVariable)?(Op)?")
 _OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
@@ -45,11 +43,7 @@ def attachments(
     facts: Dict[str, Any],
     sizes: GraphSizes,
 ) -> Dict[str, Attach]:
-    """Return module name -> function that adds the hooks to this module after its import.
-
-    ``optimizing`` is called when an optimizer of PyTorch begins (True) and ends (False) a step.
-    ``facts`` and ``sizes`` collect what is observed.
-    """
+    """Return the hooks: module name -> function to call after the import of this module."""
     layers = KerasLayers(steps)
     keras = {
         "keras.src.models.model": functools.partial(_watch_fit, facts, sizes),
@@ -108,10 +102,7 @@ def attachments(
 
 
 def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) -> None:
-    """Wrap ``step`` of each optimizer class; ``module`` is torch.optim.optimizer.
-
-    torch's own hooks run inside the range ``Optimizer.step``, so a step cannot end there.
-    """
+    """Let each call of an optimizer's ``step`` end a training step."""
     init = module.Optimizer.__init__
     stepping: Set[int] = set()
 
@@ -120,6 +111,7 @@ def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) 
         init(self, *args, **kwargs)
         steps.optimizers += 1
         step = type(self).step
+        # torch's own hooks run inside the range ``Optimizer.step``, where no step may end
         if not getattr(step, "watched", False):
             type(self).step = _watched(step, stepping, steps, optimizing)
 
@@ -129,14 +121,11 @@ def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) 
 def _watched(
     step: Any, stepping: Set[int], steps: Steps, optimizing: Callable[[bool], None]
 ) -> Any:
-    """Return a wrapper of an optimizer's ``step``; each call of the wrapper ends a training step.
-
-    If ``step`` calls the ``step`` of its parent class, both calls count as one. ``stepping`` has
-    the ids of optimizers whose ``step`` is running.
-    """
+    """Wrap an optimizer's ``step``, so that each call ends a training step."""
 
     @functools.wraps(step)
     def stepped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # a parent class's ``step``, called by the optimizer's own
         if id(self) in stepping:
             return step(self, *args, **kwargs)
         stepping.add(id(self))
@@ -154,11 +143,7 @@ def _watched(
 
 
 def _watch_keras(steps: Steps, module: Any) -> None:
-    """Wrap the callbacks at the begin and end of Keras's training batches.
-
-    ``module`` has the class CallbackList. After the last batch of an epoch, no step begins at once,
-    because the work between epochs follows.
-    """
+    """Let the begin and end of Keras's training batches be steps."""
     of = module.CallbackList
     begins, ends = of.on_train_batch_begin, of.on_train_batch_end
 
@@ -172,6 +157,7 @@ def _watch_keras(steps: Steps, module: Any) -> None:
     def batch_ended(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         result = ends(self, batch, *args, **kwargs)
         of_epoch = (getattr(self, "params", None) or {}).get("steps")
+        # the work between epochs belongs to no step
         steps.ends("keras", follows=of_epoch is not None and batch + 1 < of_epoch)
         return result
 
@@ -179,7 +165,7 @@ def _watch_keras(steps: Steps, module: Any) -> None:
 
 
 def _watch_train_on_batch(steps: Steps, module: Any) -> None:
-    """Wrap Keras's ``train_on_batch``, which ends a step; several models may train in turn."""
+    """Let ``train_on_batch`` end a step; several Keras models may train in turn."""
     train = module.Model.train_on_batch
 
     @functools.wraps(train)
@@ -194,7 +180,7 @@ def _watch_train_on_batch(steps: Steps, module: Any) -> None:
 def _watch_keras_optimizers(
     steps: Steps, programs: Dict[str, compiled.Program], module: Any
 ) -> None:
-    """Wrap ``apply`` of Keras's optimizers, so that calls in custom training loops end steps."""
+    """Let updates of parameters in custom Keras training loops end a step."""
     apply = module.BaseOptimizer.apply
 
     @functools.wraps(apply)
@@ -211,12 +197,11 @@ def _watch_keras_optimizers(
 
 
 def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
-    """Wrap TensorFlow 1's Session: a run that fetches an update of parameters ends a step."""
+    """Let a TensorFlow 1 session end a step if the session updates parameters."""
     run = module.BaseSession.run
     trained_by: Dict[Any, Optional[str]] = {}
 
     def training_node(graph: Any, fetches: Any) -> Optional[str]:
-        """Return the name of the first fetched node that trains."""
         nodes = list(_fetched(graph, fetches))
         key = (id(graph), tuple(node.name for node in nodes))
         if key not in trained_by:
@@ -252,7 +237,7 @@ def _fetched(graph: Any, fetches: Any) -> Iterator[Any]:
 
 
 def _trains(node: Any) -> bool:
-    """Return whether ``node``, or a node on which it depends, updates parameters."""
+    """Return whether a node, or a node on which it depends, updates parameters."""
     nodes, seen = [node], set()  # type: List[Any], Set[str]
     assigns = has_gradients = False
     while nodes:
@@ -270,7 +255,7 @@ def _trains(node: Any) -> bool:
 
 
 def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
-    """Wrap Keras's ``fit``, to record the padding of masked sequences, and the batch size."""
+    """Record the padding and the batch size of Keras's ``fit``."""
     fit = module.Model.fit
 
     @functools.wraps(fit)
@@ -286,7 +271,7 @@ def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
 
 
 def padding_of(x: Any) -> Any:
-    """Return where the tokens ``x`` (batch, time) are padded: ``front``, ``behind`` or None."""
+    """Return where tokens (batch, time) are padded: ``front``, ``behind`` or None."""
     if getattr(x, "ndim", None) != 2 or getattr(getattr(x, "dtype", None), "kind", "") not in "iu":
         return None
     first, last = (x[:_LOOKED_AT, place] == _FILLING for place in (0, -1))
@@ -297,10 +282,9 @@ def padding_of(x: Any) -> Any:
 
 
 class _Backward:
-    """The backward passes of a PyTorch script that updates its parameters without an optimizer.
+    """Finds the steps of a PyTorch script without an optimizer, by its backward passes.
 
-    The gradients are reset before the first pass of a step; the step's other passes add to the
-    gradients. Until the number of passes per step is known, passes are observed, but end no step.
+    Several passes may add to the gradients of one step. Until their number is known, no step ends.
     """
 
     def __init__(self, steps: Steps) -> None:
@@ -308,10 +292,9 @@ class _Backward:
         self._parameter: Any = None
         self._resets: List[int] = []  # numbers of the passes before which gradients were reset
         self._passes = 0
-        self._per_step = 0  # 0: unknown so far
+        self._per_step = 0  # 0: not known yet
 
     def watch(self, autograd: Any) -> None:
-        """Wrap ``backward`` of ``autograd``, the module torch.autograd."""
         backward = autograd.backward
 
         @functools.wraps(backward)
@@ -327,16 +310,14 @@ class _Backward:
         autograd.backward = passed
 
     def _observe(self, tensors: Any) -> None:
-        """Find out whether the gradients were reset before this pass.
-
-        The number of passes between the second and the third reset is the number per step.
-        """
+        """Note whether the gradients were reset before this pass."""
         if self._parameter is None:
             loss = tensors[0] if isinstance(tensors, (list, tuple)) else tensors
             self._parameter = next(_parameters(loss.grad_fn), None)
         gradient = getattr(self._parameter, "grad", None)
         if gradient is None or not bool((gradient != 0).any()):
             self._resets.append(self._passes)
+        # the first step may be incomplete, so count between the second and the third reset
         if len(self._resets) == 3:
             self._per_step = self._resets[2] - self._resets[1]
             self._passes = 0
@@ -350,7 +331,7 @@ class _Backward:
 
 
 def _parameters(node: Any) -> Iterator[Any]:
-    """Yield the parameters in the autograd graph behind ``node``."""
+    """Yield the parameters in an autograd graph."""
     nodes, seen = [node], set()  # type: List[Any], Set[Any]
     while nodes:
         node = nodes.pop()

@@ -1,9 +1,7 @@
 """Start the user's script for ``lstmprof run``.
 
-This process becomes the script's process (exec), so signals go to the script, and the exit status
-is the script's. Under Nsight Systems this process stays, because it exports the recording after the
-script has ended. The script then has its own session: this process forwards signals to the script,
-and the script ends if this process ends.
+This process becomes the script's process (exec), so signals and exit status are the script's. Under
+Nsight Systems it stays, to export the recording, and forwards signals to the script.
 """
 
 from __future__ import annotations
@@ -28,19 +26,12 @@ from lstmprof.capture.script import main
 Report = Callable[[str], None]
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
-#: Signals that programs send to a training: to stop it, or to make it save its state.
+#: Signals that stop a training, or make it save its state.
 _FORWARDED = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
 
 def run_script(request: ScriptRequest, report: Report) -> int:
-    """Become the script's process, without returning.
-
-    Under Nsight Systems, return the script's exit status.
-
-    Raises:
-        UsageError: the script does not exist.
-        CaptureError: the script's interpreter, or Nsight Systems, cannot be started.
-    """
+    """Become the script's process; only under Nsight Systems, return its exit status."""
     if not request.module and not Path(request.target).is_file():
         raise UsageError(f"{request.target}: no such file", "give a script, or -m MODULE")
     if request.profiler == NSYS:
@@ -65,11 +56,7 @@ def _no_interpreter(python: str, fault: OSError) -> CaptureError:
 
 
 def _become(command: list[str]) -> NoReturn:
-    """Replace this process by ``command``; a signal that is pending still ends this process.
-
-    Raises:
-        OSError: the command cannot be started.
-    """
+    """Replace this process by another command, without losing a pending signal."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if signal.getitimer(signal.ITIMER_REAL)[0]:  # ``__main__`` delays a signal by this timer
@@ -88,7 +75,7 @@ def _become(command: list[str]) -> NoReturn:
 
 
 def _run_under_nsys(request: ScriptRequest, report: Report) -> int:
-    """Run the script under Nsight Systems, write the run, and return the exit status."""
+    """Run the script under Nsight Systems and write the run; return the exit status."""
     nsys.nsys_path()
     with temporary_folder() as folder:
         lifeline = nsys.Lifeline(folder / LIFELINE)
@@ -103,13 +90,9 @@ def _run_under_nsys(request: ScriptRequest, report: Report) -> int:
 
 
 def _forwarding(command: Sequence[str], pid: Path) -> int:
-    """Run ``command``, forward signals to the script, and return the exit status.
+    """Run a command, and forward signals to the script, whose process id is in a file.
 
-    The file ``pid`` contains the script's process id. The command has its own process group, so
-    each signal reaches the script only once.
-
-    Raises:
-        CaptureError: the command cannot be started.
+    The command has its own process group, so that each signal reaches the script only once.
     """
     try:
         child = subprocess.Popen(command, process_group=0)
@@ -134,12 +117,12 @@ def _forwarding(command: Sequence[str], pid: Path) -> int:
 
 
 def _write_run(request: ScriptRequest, folder: Path, report: Report) -> None:
-    """Write the run from the recording of Nsight Systems, if the script had enough steps."""
+    """Write the run from the recording of Nsight Systems."""
     from lstmprof.capture.captured_run import written
     from lstmprof.capture.own.session import show_verdict
 
     if not (folder / RESULT).exists():
-        return  # the script's process has reported why
+        return  # the script's process has said why
     report("exporting the nsys recording")
     nsys.export(folder)
     written(folder)

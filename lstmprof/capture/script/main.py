@@ -1,7 +1,7 @@
-"""The entry of the script's process: ``python main.py request.json``, started by ``launch``.
+"""The entry of the script's process: ``python main.py request.json``.
 
-lstmprof is imported from the installation of this file, even if the script's interpreter has
-another lstmprof. Its folder is removed from ``sys.path`` before the script runs.
+lstmprof is imported from the installation of this file, even if the script's Python has another
+one.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import os
 import sys
 from typing import Any
 
-#: The file in the request's folder with the id of the process that runs the script.
+#: File with the id of the script's process.
 PID = "pid"
 
 
 def main() -> None:
-    """Run and measure the script of the request ``sys.argv[1]``; exit with the script's status."""
+    """Run and measure the script, and exit with its status."""
     here = os.path.dirname(os.path.abspath(__file__))
     if not getattr(sys.flags, "safe_path", False):
         del sys.path[0]  # this folder
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def watch(path: str) -> None:
-    """Measure this process, which multiprocessing started, as the request at ``path`` says."""
+    """Measure this process, which multiprocessing started."""
     _watched(_request(path))
 
 
@@ -47,10 +47,7 @@ def _request(path: str) -> Any:
 
 
 def _watched(request: Any) -> Any:
-    """Begin to watch the script; return the ``Steps`` object that will find its steps.
-
-    If lstmprof fails, the object does nothing, and the script runs unwatched.
-    """
+    """Begin to watch the script; if that fails, the script runs unwatched."""
     from lstmprof.capture.script.steps import Steps
 
     try:
@@ -65,14 +62,12 @@ def _watched(request: Any) -> Any:
 
 
 def _follow_launcher(folder: str) -> None:
-    """Write this process's id to ``folder`` for signals, and end if the launcher ends.
-
-    Nsight Systems started this process, so it does not end with the launcher by itself.
-    """
+    """End with the launcher, which did not start this process itself (Nsight Systems did)."""
     from lstmprof.capture.request import LIFELINE
     from lstmprof.capture.worker.machine import host
 
     host.end_with(os.path.join(folder, LIFELINE))
+    # for the launcher, which forwards signals
     with open(os.path.join(folder, PID), "w") as file:
         file.write(str(os.getpid()))
 

@@ -1,13 +1,7 @@
 """Execute a script or module as ``python`` does.
 
-The environment of a main program follows the documentation of ``runpy`` and ``python -m``. If a
-script ends by an exception, ``sys.excepthook``, which the script may have set, prints the
-traceback, without the frames of this file.
-
-The user may name the step function: ``--step-function train_step`` in the script, or
-``--step-function package.module:train`` in a module that the script imports. In the script, the
-function is found by its name, also inside other functions, and its definition gets one more
-decorator; line numbers do not change.
+The environment of a main program follows ``runpy`` and ``python -m``. A step function that the user
+names gets a decorator in the script's source; line numbers stay the same.
 """
 
 from __future__ import annotations
@@ -26,16 +20,11 @@ from typing import Any, List, NoReturn, Optional, Tuple
 from lstmprof.capture.request import ScriptRequest
 from lstmprof.capture.script.steps import Steps
 
-#: Name of the decorator of the step function in the script.
+#: Decorator of the step function in the script.
 DECORATOR = "__lstmprof_step__"
 
 
 def run(request: ScriptRequest, steps: Steps) -> None:
-    """Execute the request's script or module with its arguments.
-
-    Raises:
-        SystemExit: raised by the script itself, or with status 1 after the script's traceback.
-    """
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = __builtins__
     try:
@@ -51,25 +40,24 @@ def run(request: ScriptRequest, steps: Steps) -> None:
         raise
     except BaseException as error:
         trace = error.__traceback__
-        error.__traceback__ = trace and trace.tb_next  # without the frame of this function
+        error.__traceback__ = trace and trace.tb_next  # leave out the frame of this function
         _end_by(error)
 
 
 def _end_by(error: BaseException) -> NoReturn:
-    """End as Python does after an uncaught exception."""
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     sys.excepthook(type(error), error, error.__traceback__)
     if isinstance(error, KeyboardInterrupt) and os.name == "posix":
-        atexit._run_exitfuncs()  # Python also does this before it kills itself
+        atexit._run_exitfuncs()  # as Python does before it kills itself
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-        # The first process of a container ignores the signal, and continues here.
+        # The first process of a container ignores the signal.
         raise SystemExit(128 + signal.SIGINT) from None
     raise SystemExit(1) from None
 
 
 def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any:
-    """Return the script's or module's code; set ``module``, ``sys.argv``, ``sys.path`` for it."""
+    """Return the code of the script or module, with a decorated step function."""
     place, source, code = (_run_module if request.module else _run_file)(request.target, module)
     module.__dict__["__file__"] = place
     sys.argv = [place if request.module else request.target, *request.arguments]
@@ -94,7 +82,7 @@ def _run_file(path: str, module: types.ModuleType) -> Tuple[str, Any, Any]:
 
 
 def _look_in(folder: str) -> None:
-    """Search modules in ``folder`` first, unless Python runs in safe-path mode."""
+    """Search modules in a folder first."""
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, folder)
 
@@ -107,11 +95,7 @@ def _run_module(name: str, module: types.ModuleType) -> Tuple[str, Any, Any]:
 
 
 def _spec_of(name: str) -> Any:
-    """Return the spec that ``python -m name`` uses.
-
-    Raises:
-        ImportError: no module has this name.
-    """
+    """Find the module that ``python -m name`` runs."""
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         spec = importlib.util.find_spec(name + ".__main__")
@@ -121,7 +105,7 @@ def _spec_of(name: str) -> Any:
 
 
 def split_step_function(step_function: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
-    """Return (module, name) of ``module:name``; the module is None for the script itself."""
+    """Split ``module:name``; the module is None for the script itself."""
     if not step_function:
         return None, None
     place, _, name = step_function.rpartition(":")
@@ -129,7 +113,7 @@ def split_step_function(step_function: Optional[str]) -> Tuple[Optional[str], Op
 
 
 def mark(tree: ast.AST, name: str) -> int:
-    """Decorate all functions called ``name`` in ``tree`` with ``DECORATOR``; return their number.
+    """Decorate all functions of this name in a script's source; return their number.
 
     ``a.b`` is the function ``b`` in the class or function ``a``.
     """
@@ -158,7 +142,7 @@ def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:
 
 
 def mark_attribute(module: Any, name: str, steps: Any) -> int:
-    """Make each call of ``module``'s function ``name`` a step; return 0 if it is missing."""
+    """Make each call of a module's function a step; return 0 if there is no such function."""
     outer, _, last = name.rpartition(".")
     place = module
     for part in outer.split(".") if outer else []:
@@ -171,7 +155,7 @@ def mark_attribute(module: Any, name: str, steps: Any) -> int:
 
 
 class WatchedCallable:
-    """A wrapper that behaves like the wrapped callable; subclasses change what a call does."""
+    """A wrapper that behaves like the wrapped callable."""
 
     def __init__(self, function: Any) -> None:
         own = self.__dict__

@@ -1,11 +1,9 @@
-"""Ranges of a PyTorch step: input, forward, loss, backward, optimizer, and each nn.Module.
+"""Ranges of a PyTorch step in the profile: its phases, and each nn.Module.
 
-Inside ``forward``, each nn.Module has a range with its class and its name in the model. Hooks exist
-only in profiled steps. Modules that run often in a step (a cell in a loop over time steps) have no
-range, because a range costs some microseconds, about as much as a time step. The first profiled
-steps, which are discarded, show which modules run often. Hooks would make torch.compile compile a
-model again, so compiled models have no ranges. Sources: torch/nn/modules/module.py
-(``register_module_forward_pre_hook``), torch/_tensor.py (``backward``).
+Modules that run often in a step get none, because a range costs some microseconds, about as much as
+a time step of a cell. Hooks would make torch.compile compile again, so compiled models get none.
+Sources: torch/nn/modules/module.py (``register_module_forward_pre_hook``), torch/_tensor.py
+(``backward``).
 """
 
 from __future__ import annotations
@@ -19,20 +17,17 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 from lstmprof.capture.own.sizes import has_compiled
 
 FORWARD, LOSS, BACKWARD, OPTIMIZER, INPUT = "forward", "loss", "backward", "optimizer", "input"
-#: A module that runs more often per step than this belongs to a loop, and gets no range.
+#: A module that runs more often than this per step belongs to a loop.
 MOST_CALLS = 8
 
 Phase = Callable[[str], ContextManager[Any]]
 Undo = Callable[[], None]
-#: Calls a function of lstmprof, and catches its errors, so that the script continues.
+#: Calls a function of lstmprof and catches its errors.
 Safely = Callable[..., Any]
 
 
 class TorchRanges:
-    """The ranges of profiled steps; ``set`` adds or removes the hooks.
-
-    ``steps`` counts profiled steps, and ``backwards`` their backward passes.
-    """
+    """Adds ranges to profiled steps, by hooks in PyTorch."""
 
     def __init__(self, torch: Any, phase: Phase, safely: Safely) -> None:
         self._torch, self._phase, self._safely = torch, phase, safely
@@ -40,15 +35,15 @@ class TorchRanges:
         self._open: List[Tuple[Any, ContextManager[Any]]] = []
         self._names: Dict[int, str] = {}
         self._calls: Counter[int] = Counter()
-        self._calls_before: Counter[int] = Counter()  # module -> number of calls in earlier steps
+        self._calls_before: Counter[int] = Counter()  # module -> calls in earlier steps
         self._thread: Optional[int] = None
-        # torch.compile traces the hooks, too, so the hooks do nothing while torch.compile compiles
+        # torch.compile traces the hooks, too; they must do nothing then
         compiler = getattr(torch, "compiler", None)
         self._is_compiling = getattr(compiler, "is_compiling", lambda: False)
         self.backwards = self.steps = 0
 
     def set(self, profiling: bool) -> None:
-        """Add the hooks if the next step is profiled (``profiling``), else remove the hooks."""
+        """Add the hooks before a profiled step, else remove them."""
         self.close(None)
         if profiling:
             self.steps += 1
@@ -62,14 +57,14 @@ class TorchRanges:
             self._names.clear()
 
     def open(self, token: Any, name: str) -> None:
-        """Begin a range, which ``token`` identifies."""
+        """Begin a range."""
         if self._undo and threading.get_ident() == self._thread:
             entered = self._phase(name)
             entered.__enter__()
             self._open.append((token, entered))
 
     def close(self, token: Any) -> None:
-        """End the range of ``token`` and all ranges in it; if ``token`` is None, end all ranges."""
+        """End a range and all ranges in it; None ends all."""
         if threading.get_ident() != self._thread:
             return
         tokens = [opened for opened, _ in self._open]
@@ -100,7 +95,7 @@ class TorchRanges:
                 self._undo.append(hook.remove)
 
     def _wrap(self, place: Any, name: str, range_name: str) -> None:
-        """Replace the function ``place.name`` by one that runs it in the range ``range_name``."""
+        """Run every call of a function in a range."""
         wrapped = getattr(place, name)
 
         @functools.wraps(wrapped)
@@ -119,7 +114,7 @@ class TorchRanges:
     def _module_begins(self, module: Any, arguments: Any) -> None:
         if self._is_compiling() or threading.get_ident() != self._thread:
             return
-        # an optimizer may call forward, loss and backward itself
+        # an optimizer may itself call forward, loss and backward
         if not self._open or self._open[-1][0] is OPTIMIZER:
             of = self._torch.nn.modules.loss._Loss
             name = LOSS if isinstance(module, of) else FORWARD
@@ -143,7 +138,7 @@ class TorchRanges:
 
 
 class _ModuleCall:
-    """One call of a module; identifies the range of the call."""
+    """One call of a module, which identifies its range."""
 
     __slots__ = ("module",)
 

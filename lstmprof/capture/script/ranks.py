@@ -1,9 +1,8 @@
-"""Measure a job of several processes: each writes a part, and one joins the parts to a run.
+"""Measure a job of several processes: each leaves its results, and one writes the run.
 
-If lstmprof runs a launcher (torchrun, accelerate, ``mp.spawn``), lstmprof changes the commands with
-which the launcher starts processes, so that each process is measured like the script. If a launcher
-starts lstmprof itself (``torchrun -m lstmprof run``, mpirun, srun), each rank is a process of
-``lstmprof run``, and rank 0 joins the parts. Sources: torch/distributed/elastic/multiprocessing,
+A launcher inside the script (torchrun, accelerate, ``mp.spawn``) gets changed commands, so that
+each process is measured. A launcher around lstmprof (``torchrun -m lstmprof run``, mpirun, srun)
+starts one lstmprof per rank. Sources: torch/distributed/elastic/multiprocessing,
 Lib/multiprocessing/spawn.py.
 """
 
@@ -22,9 +21,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from lstmprof.capture.request import ScriptRequest
 
-#: Environment variables with a process's rank and the number of ranks, one pair per launcher:
-#: torchrun, Open MPI, MPICH, srun. Slurm sets SLURM_PROCID for a batch script, too, but not the
-#: number of tasks, so a batch script is not a rank.
+#: Rank and number of ranks, as launchers set them: torchrun, Open MPI, MPICH, srun. Slurm gives a
+#: batch script, too, a SLURM_PROCID, but not the number of tasks.
 _VARIABLES = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -32,23 +30,23 @@ _VARIABLES = (
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     ("LOCAL_RANK", "LOCAL_WORLD_SIZE"),
 )
-#: Environment variables that a launcher sets only for the processes that train.
+#: Variables that a launcher sets only for the processes that train.
 _LAUNCHED = re.compile(r"(LOCAL_)?RANK|ACCELERATE_\w+")
 _PYTHON = re.compile(r"python[\d.]*(\.exe)?")
-#: Options of ``python`` that may have their value in the next word.
+#: Options of ``python`` whose value may be the next word.
 _WITH_VALUE = ("-X", "-W")
-#: Seconds for which rank 0 waits for the parts of the other ranks.
+#: How long rank 0 waits for the results of the other ranks.
 _WAIT_S = 60.0
 _PART = "rank-"
-#: Suffix of the file that a rank writes instead of its part of the run if it measured nothing.
+#: Suffix of the empty file of a rank that measured nothing.
 _NONE = ".none"
 
-#: A rank, and the number of ranks.
+#: Rank, and number of ranks.
 Rank = Tuple[int, int]
 
 
 def rank_of(variables: Mapping[str, str]) -> Optional[Rank]:
-    """Return (rank, number of ranks) from environment variables; None for a single process."""
+    """Return the rank that a launcher's environment variables state; None for a single process."""
     for name, size_name in _VARIABLES:
         rank, size = variables.get(name, ""), variables.get(size_name, "")
         if rank.isdigit() and size.isdigit():
@@ -57,7 +55,6 @@ def rank_of(variables: Mapping[str, str]) -> Optional[Rank]:
 
 
 def rank_of_process() -> Optional[Rank]:
-    """Return this process's (rank, number of ranks); None for a single process."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         size = distributed.get_world_size()
@@ -66,10 +63,10 @@ def rank_of_process() -> Optional[Rank]:
 
 
 class Job:
-    """This process's role in a job: which part of the run it writes, and where the parts are.
+    """This process's role in a distributed job.
 
-    ``child`` is True if the script's process, or a launcher inside it, started this process.
-    ``launched`` is (rank, number of ranks) if a launcher started lstmprof itself, else None.
+    ``child``: the script or a launcher inside it started this process. ``launched``: the rank that
+    a launcher around lstmprof gave it.
     """
 
     def __init__(self, request: ScriptRequest) -> None:
@@ -79,17 +76,17 @@ class Job:
         self.folder = request.parts or _folder(request.place, self.launched)
 
     def rank(self) -> Optional[Rank]:
-        """Return (rank, number of ranks) if this process writes a part of the run, else None."""
+        """Return this process's rank if it leaves results for the run of a job."""
         return rank_of_process() or ((0, 1) if self.child else None)
 
     def part_folder(self, rank: Rank) -> str:
-        """Return the path for the part of ``rank``; delete what an earlier run left there."""
+        """Return an empty place for the results of a rank."""
         place = os.path.join(self.folder, "{}{}".format(_PART, rank[0]))
         shutil.rmtree(place, ignore_errors=True)
         return place
 
     def give_up(self) -> None:
-        """If this process wrote no part, leave a file, so that rank 0 does not wait for it."""
+        """Tell rank 0 not to wait for this process."""
         if self.launched is None or self.child:
             return
         place = os.path.join(self.folder, "{}{}".format(_PART, self.launched[0]))
@@ -99,7 +96,7 @@ class Job:
                 pass
 
     def parts(self) -> List[str]:
-        """Wait until all ranks that a launcher started have ended; return the parts' folders."""
+        """Wait until all ranks have ended; return the folders with their results."""
         until_s = time.monotonic() + _WAIT_S
         pattern = os.path.join(glob.escape(self.folder), _PART + "*")
         while self.launched and len(glob.glob(pattern)) < self.launched[1]:
@@ -109,17 +106,12 @@ class Job:
         return [path for path in glob.glob(pattern) if not path.endswith(_NONE)]
 
     def remove(self) -> None:
-        """Remove the folder with the parts of all ranks."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def attachments(
         self, wanted: Callable[[], bool], safely: Callable[..., Any]
     ) -> Dict[str, Callable[[Any], None]]:
-        """Return module name -> function that makes lstmprof measure the processes of this module.
-
-        Processes are only measured if they start while ``wanted()`` is true. ``safely`` calls a
-        function and catches its errors.
-        """
+        """Return hooks that measure the processes which this process starts."""
         # the ranks are measured already, or Nsight Systems records the script
         if self.launched is not None or self.request.folder:
             return {}
@@ -155,10 +147,7 @@ class Job:
         return {"subprocess": watch_commands, "multiprocessing.spawn": watch_spawning}
 
     def _watched(self, args: Any, env: Mapping[str, str]) -> Optional[List[str]]:
-        """Return a launcher's training command, changed so that its process is measured.
-
-        Return None if the command ``args`` does not start a training process.
-        """
+        """Change a launcher's command for a training process, so that the process is measured."""
         launched = any(_LAUNCHED.fullmatch(n) and n not in os.environ for n in map(str, env))
         parsed = _parsed(args) if launched and isinstance(args, (list, tuple)) else None
         if parsed is None:
@@ -176,7 +165,7 @@ class Job:
         return [*python, main, _written(request)]
 
     def _spawned(self, command: List[str]) -> List[str]:
-        """Return the command of a multiprocessing process, changed to measure the process."""
+        """Change the command of a multiprocessing process, so that the process is measured."""
         path = _written(dataclasses.replace(self.request, parts=self.folder))
         code = (
             "try:\n import sys; sys.path.insert(0, {!r})\n"
@@ -189,8 +178,9 @@ class Job:
 
 
 def _folder(place: str, launched: Optional[Rank]) -> str:
-    """Return the folder of the parts: hidden, next to the run, and the same for all ranks."""
+    """Return the folder for the results of all ranks, hidden beside the run."""
     job = str(os.getpid())
+    # every rank must find the same name
     if launched is not None:
         several = os.environ.get("LOCAL_WORLD_SIZE", str(launched[1])) != str(launched[1])
         names = ["SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID"]
@@ -202,10 +192,9 @@ def _folder(place: str, launched: Optional[Rank]) -> str:
 
 
 def _parsed(args: Sequence[Any]) -> Optional[Tuple[List[str], bool, str, List[str]]]:
-    """Split a command that runs a Python script or module; return None for other commands.
+    """Split a command into Python, whether a module runs, script or module, and arguments.
 
-    The result is (Python with its options, whether a module follows, name of the script or the
-    module, arguments).
+    Return None for a command that runs no Python script.
     """
     words = [os.fspath(word) for word in args]
     if not words or not _PYTHON.fullmatch(os.path.basename(words[0])):
@@ -224,7 +213,7 @@ def _parsed(args: Sequence[Any]) -> Optional[Tuple[List[str], bool, str, List[st
 
 
 def _written(request: ScriptRequest) -> str:
-    """Write the request to a file in a new folder, which the reader removes; return its path."""
+    """Write a request to a temporary file, which its reader removes."""
     path = os.path.join(tempfile.mkdtemp(prefix="lstmprof-"), "request.json")
     with open(path, "w", encoding="utf-8") as file:
         file.write(request.to_json())

@@ -1,4 +1,4 @@
-"""Create the session that measures a script, for the framework whose step was seen first."""
+"""Create the session that measures a script, once its framework is known."""
 
 from __future__ import annotations
 
@@ -23,15 +23,7 @@ def session_of(
     part: Optional[str] = None,
     rank: Optional[Rank] = None,
 ) -> Any:
-    """Return a session that has not begun; return a watch instead if one is requested.
-
-    ``source`` is the hook that saw the first step, such as ``torch`` or ``function``. A process
-    with a ``rank`` in a job writes its part of the run to the folder ``part``.
-
-    Raises:
-        UsageError: a number of steps is too small, no framework is imported, or several are.
-        CaptureError: nsys is requested, and the script's interpreter has no nvtx.
-    """
+    """Return the session, or a watch if the user asks for one."""
     seen = None if source == "function" else source.partition(" ")[0]
     framework = request.framework or seen
     if seen is not None:
@@ -62,14 +54,12 @@ def session_of(
 
 
 class _RankSession(Session):
-    """The session of one rank; another process joins the ranks' parts to a run.
-
-    All ranks must measure the same steps, so no pass depends on a clock.
-    """
+    """The session of one rank; one process writes the run of all ranks."""
 
     def __init__(
         self, part: str, request: ScriptRequest, rank: Rank, options: Dict[str, Any]
     ) -> None:
+        # all ranks must measure the same steps, so no pass may depend on a clock
         plan = dataclasses.replace(options["plan"], alike=True)
         super().__init__(part, **dict(options, plan=plan, force=True))
         self._request, self._rank = request, rank
@@ -82,7 +72,7 @@ class _RankSession(Session):
 
 
 class _ByNsys(Session):
-    """A session whose run is written after Nsight Systems has finished its recording."""
+    """A session under Nsight Systems, which writes the run after the recording has ended."""
 
     def __init__(self, place: str, folder: str, **options: Any) -> None:
         super().__init__(place, **options)

@@ -1,8 +1,7 @@
 """Record the sizes of recurrent layers in TensorFlow.
 
-The graph of a compiled step has the sizes; ``breakdown.recurrent`` reads the inputs of the graph's
-ops as if the profiler had recorded them. If TensorFlow runs a step op by op, each call of a layer
-of Keras gets a range in the profile, which contains the sizes.
+The graph of a compiled step shows them. In a step that runs op by op, each call of a Keras layer
+gets a range with the sizes.
 """
 
 from __future__ import annotations
@@ -16,25 +15,22 @@ from typing import Any, ContextManager, List, Optional
 from lstmprof.capture.script.steps import Steps
 from lstmprof.capture.worker.shapes import OpInputs
 
-#: Class of Keras -> number of gates.
+#: Keras layer -> number of gates.
 _GATES = {"LSTM": 4, "GRU": 3}
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 
 
 class GraphSizes:
-    """The inputs of the nodes in the step's ``tf.function``, or in the graph of a session."""
+    """Reads the inputs of ops from the graph of the step."""
 
     def __init__(self) -> None:
         self.function: Any = None
         self.graph: Any = None  # the graph of a TensorFlow 1 session
-        # batch size given to Keras's fit, because its graph leaves the batch size open
+        # from Keras's ``fit``, because its graph leaves the batch size open
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return the ops' inputs, except inputs that differ between the function's graphs.
-
-        If TensorFlow traces a function several times, the function has several graphs.
-        """
+        """Return the ops' inputs, without those that differ between traces of the function."""
         from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 
         traced: List[Any] = getattr(self.function, "_list_all_concrete_functions", list)()
@@ -49,18 +45,13 @@ class GraphSizes:
 
 
 class KerasLayers:
-    """Ranges around the calls of Keras's LSTM and GRU in profiled steps that run op by op.
-
-    The name of a range is ``keras.layers.LSTM`` with the layer's name. Its stat ``shape`` has the
-    shapes of the input and of both weights.
-    """
+    """Puts ranges with the sizes around Keras's LSTM and GRU in steps that run op by op."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._calls = threading.local()  # ``within``: whether a layer is running
+        self._calls = threading.local()  # ``within``: whether a layer runs now
 
     def watch(self, name: str, module: Any) -> None:
-        """Wrap the calls of the layer ``name`` and of its cell, which are in ``module``."""
         for of in (getattr(module, name), getattr(module, name + "Cell")):
             of.__call__ = self._wrapped(of.__call__, name)
 

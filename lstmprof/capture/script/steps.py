@@ -1,10 +1,7 @@
 """Decide which call ends a step of a script, and drive the session.
 
-If several optimizers or compiled functions alternate (a GAN), a step has one or more calls of each.
-The step ends with the candidate (optimizer or function) that is called least often. If several
-candidates are equally rare, the step ends with the last one called. To find this candidate, the
-first calls are only observed, unless the script has created only one optimizer. Forked processes (a
-DataLoader's workers) have no steps. All steps are in the thread that ended the first step.
+If several optimizers or compiled functions alternate, as in a GAN, the one that is called least
+often ends a step. So the first calls are only observed, unless there is a single optimizer.
 """
 
 from __future__ import annotations
@@ -13,16 +10,13 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Union
 
-#: All candidates are known after this many calls of the first optimizer. In arXiv:1701.07875, a
-#: critic steps five times as often as its generator, so both appear within six calls of the critic.
+#: After this many calls of the first optimizer, all optimizers are known. In arXiv:1701.07875 the
+#: critic steps five times as often as the generator, so both appear within six calls.
 OBSERVED = 6
-#: ``OBSERVED`` for compiled functions and Keras models. The number is small, because observing
-#: delays the measurement of every script: only in PyTorch does lstmprof see that there is a single
-#: candidate.
+#: The same for compiled functions and Keras. Small, because it delays the measurement of every
+#: script: only in PyTorch is it known that there is a single optimizer.
 OBSERVED_ELSEWHERE = 2
-#: Hook that saw a step -> how reliable the hook is. A more reliable hook replaces a less reliable
-#: one. Updates of parameters are better than gradients, which may be accumulated. Keras is better
-#: than the frameworks on which it trains.
+#: How reliable the hooks are. Gradients may be accumulated; Keras trains on the other frameworks.
 SOURCES = {
     **dict.fromkeys(("torch gradient", "tensorflow gradient", "jax gradient"), 0),
     **dict.fromkeys(("torch", "tensorflow", "jax"), 1),
@@ -32,17 +26,12 @@ SOURCES = {
 
 _CHANGE = "if that is wrong, name the function that runs one step with --step-function"
 
-#: A candidate that may end steps: the id of an optimizer or model, or the name of a function.
+#: What may end steps: the id of an optimizer or model, or the name of a function.
 Key = Union[int, str]
 
 
 class Steps:
-    """Turns the calls that finders report into steps of a session.
-
-    ``begin(source)`` creates and returns the session at the first step; it returns None if no
-    session can begin. ``note`` is called with each line for the user, ``measured`` after the last
-    measured step, and ``failed`` with an error of lstmprof.
-    """
+    """Turns the calls that hooks report into steps of a session."""
 
     def __init__(
         self,
@@ -51,18 +40,18 @@ class Steps:
         measured: Callable[[], None] = lambda: None,
         failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        self.functions = 0  # number of functions that were marked as the step
-        self.optimizers = 0  # number of optimizers that the script has created
+        self.functions = 0  # functions that are marked as the step
+        self.optimizers = 0  # optimizers that the script has created
         self.session: Any = None
         self.source: Optional[str] = None
         self._begin, self._note, self._measured = begin, note, measured
         self._failed = failed
         self._pid, self._thread = os.getpid(), None  # type: int, Optional[int]
-        self.exit_code: Any = None  # the code of the SystemExit that ended the script
+        self.exit_code: Any = None  # how the script called ``sys.exit``
         self._calls: List[Key] = []
         self._who: Dict[Key, Any] = {}
         self._last: Optional[Key] = None
-        self.over = False  # whether no further step will be measured
+        self.over = False  # no further step is measured
 
     @property
     def profiling(self) -> bool:
@@ -71,16 +60,16 @@ class Steps:
 
     @property
     def observed(self) -> int:
-        """Return the number of steps that were observed to find out what ends a step."""
+        """Return how many steps were observed to find out what ends a step."""
         return 0 if self._last is None else self._calls.count(self._last)
 
     @property
     def here(self) -> bool:
-        """Return whether this is the script's process, and the thread that runs its steps."""
+        """Return whether this is the script's process, in the thread of its steps."""
         return os.getpid() == self._pid and self._thread in (None, threading.get_ident())
 
     def safely(self, do: Callable[..., Any], *args: Any) -> Any:
-        """Call ``do``. If it fails, measure nothing more, and let the script go on."""
+        """Call a function of lstmprof; if it fails, the script goes on unmeasured."""
         try:
             return do(*args)
         except Exception as error:
@@ -89,11 +78,11 @@ class Steps:
             return None
 
     def restart(self) -> None:
-        """Count steps in this process, which was forked before the first step."""
+        """Count steps in this forked process."""
         self._pid, self._thread = os.getpid(), None
 
     def begins(self, source: str) -> None:
-        """Begin a step that ``source`` saw: a batch of Keras, or a call of the step function."""
+        """Begin a step."""
         self.safely(self._begins, source)
 
     def _begins(self, source: str) -> None:
@@ -104,11 +93,7 @@ class Steps:
                 self.session.step_begin()
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
-        """End a step that ``source`` saw, if ``who`` is the candidate that ends steps.
-
-        ``who`` is an optimizer, a model or the name of a function; None if a step ends in any case.
-        ``outcome`` is the result of the step. The next step begins at once if it ``follows``.
-        """
+        """End a step, if ``who`` (an optimizer, model or function) is what ends steps."""
         self.safely(self._ends, source, who, outcome, follows)
 
     def _ends(self, source: str, who: Any, outcome: Any, follows: bool) -> None:
@@ -126,18 +111,15 @@ class Steps:
             self.session.step_begin()
 
     def counts(self, source: str) -> bool:
-        """Return whether a step that the hook ``source`` saw may be measured now.
-
-        A step of another process or thread, or of a less reliable hook, may not be measured.
-        """
+        """Return whether a step that a hook saw may be measured now."""
         if self.over or not self.here:
             return False
         if self.source is None or source == self.source:
             return True
+        # a more reliable hook takes over
         return SOURCES[source] > SOURCES[self.source]
 
     def _take(self, source: str) -> bool:
-        """Return whether steps of ``source`` count; if so, make ``source`` the current source."""
         if not self.counts(source):
             return False
         if source != self.source:
@@ -150,7 +132,7 @@ class Steps:
         self.over = self.session is None
 
     def _is_last(self, who: Any) -> bool:
-        """Return whether ``who`` ends a step; False while candidates are observed."""
+        """Return whether this call ends a step; False while calls are only observed."""
         key = who if isinstance(who, str) else id(who)
         if key not in self._who:
             self._who[key] = who
@@ -190,12 +172,8 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the candidate that ends a step: the candidate with the fewest ``calls``.
-
-    ``calls`` are the observed calls in order. The last step may be incomplete, so counts that
-    differ by one count as equal. Among equal candidates, the candidate whose first call came last
-    ends a step.
-    """
+    """Return what ends a step: the least often called, or the last among equals."""
+    # the last step may be incomplete, so counts that differ by one are equal
     counts = {key: calls.count(key) for key in calls}
     fewest = min(counts.values())
     return [key for key in dict.fromkeys(calls) if counts[key] <= fewest + 1][-1]

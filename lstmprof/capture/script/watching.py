@@ -1,8 +1,7 @@
-"""Measure a script while it runs: finders report steps, and steps drive a session.
+"""Measure a script while it runs: hooks report steps, and steps drive a session.
 
-A fault of lstmprof ends the measurement, never the script: ``Steps.safely`` catches it. Lines for
-the user are printed after the script. ``ImportWatch`` observes each module that the script imports.
-Source: PEP 302, "Import Hook Registration".
+A fault of lstmprof ends the measurement, never the script. Source: PEP 302, "Import Hook
+Registration".
 """
 
 from __future__ import annotations
@@ -31,12 +30,11 @@ from lstmprof.capture.script.steps import Steps
 Attach = Callable[[Any], None]
 
 
-#: The folder of lstmprof.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Watching:
-    """The observation of one script, from before its first import to its end."""
+    """The observation of one script, from its first import to its end."""
 
     def __init__(self, request: ScriptRequest) -> None:
         self.request = request
@@ -45,15 +43,15 @@ class Watching:
         self.session: Any = None
         self.sizes = GraphSizes()
         self._ranges: Optional[TorchRanges] = None
-        self._lines: List[str] = []  # lines for the user, printed at the end
-        self._reported = False  # whether the reason for no run was reported
+        self._lines: List[str] = []  # for the user, printed at the end
+        self._reported = False  # the user knows why there is no run
         self._writing: Optional[threading.Thread] = None
         self.job = Job(request)
-        self._path: Optional[str] = None  # path of the run, once it is written
+        self._path: Optional[str] = None  # of the run, once it is written
         self._pid = os.getpid()
 
     def install(self) -> None:
-        """Watch every import from now on, and the end of the process."""
+        """Watch every import and the end of the process."""
         self.steps.safely(self._install)
 
     def _install(self) -> None:
@@ -70,7 +68,7 @@ class Watching:
         atexit.register(self._at_exit)
 
     def _time_input(self, loader: Any) -> None:
-        """Report to the watch how long each batch of a DataLoader took."""
+        """Time each batch of a DataLoader."""
         following = loader._BaseDataLoaderIter.__next__
 
         @functools.wraps(following)
@@ -85,7 +83,7 @@ class Watching:
         loader._BaseDataLoaderIter.__next__ = timed
 
     def _watch_forks(self, util: Any) -> None:
-        """Measure a process that multiprocessing forks, if the script has had no step before."""
+        """Measure forked processes, unless a step has run already."""
 
         def forked(self: Watching) -> None:
             if self.session is None and not self.request.folder:
@@ -97,17 +95,16 @@ class Watching:
         util.register_after_fork(self, forked)
 
     def report(self, line: str) -> None:
-        """Store a line until the script has ended, because it would cut through a progress bar."""
+        """Keep a line until the script has ended: it would cut through a progress bar."""
         self._lines.append(one_line(line))
 
     def _print(self) -> None:
-        """Print the kept lines on stderr."""
         while self._lines and sys.stderr is not None:
             sys.stderr.write("lstmprof: {}\n".format(self._lines.pop(0)))
             sys.stderr.flush()
 
     def _failed(self, error: Exception) -> None:
-        """Stop measuring after a fault of lstmprof, and report the line of lstmprof that failed."""
+        """Stop measuring after a fault of lstmprof, and report it."""
         with contextlib.suppress(Exception):
             if self._ranges is not None:
                 self._ranges.set(False)
@@ -130,10 +127,7 @@ class Watching:
         return attached
 
     def _begun(self, source: str) -> Any:
-        """At the first step, which ``source`` saw, begin and return the session.
-
-        Return None if the session cannot begin, or if another rank watches.
-        """
+        """Begin the session at the first step; None if it cannot begin."""
         from lstmprof.capture.script.sessions import session_of
 
         try:
@@ -166,7 +160,7 @@ class Watching:
             self._ranges.close(OPTIMIZER)
 
     def _measured(self) -> None:
-        """Write the run after the last measured step, while the script continues or ends."""
+        """Write the run after the last measured step, while the script goes on or ends."""
         self._report_backwards()
         if self.request.then != STOP:
             end = functools.partial(self.steps.safely, self._end)
@@ -223,7 +217,7 @@ class Watching:
             self.report("did not write {}: {}".format(self.request.place, self._why_no_step()))
 
     def _join(self, count: int) -> None:
-        """Write one run from the parts of all ranks."""
+        """Write one run from the results of all ranks."""
         from lstmprof.capture.own.session import write_in_child
 
         place = self.request.place
@@ -260,7 +254,7 @@ class Watching:
 
 
 class _Ranged:
-    """A session whose profiled steps have PyTorch's ranges (``TorchRanges``)."""
+    """A session with PyTorch's ranges in profiled steps."""
 
     def __init__(self, session: Any, ranges: Optional[TorchRanges]) -> None:
         self._session, self._ranges = session, ranges
@@ -274,13 +268,11 @@ class _Ranged:
         return bool(self._session.measured)
 
     def step_begin(self) -> None:
-        """Begin a step, with hooks if the step is profiled."""
         self._session.step_begin()
         if self._ranges is not None:
             self._ranges.set(self._session.profiling)
 
     def step_end(self, outcome: Any) -> None:
-        """End open ranges, and the step."""
         if self._ranges is not None:
             self._ranges.close(None)
         self._session.step_end(outcome)
@@ -289,7 +281,7 @@ class _Ranged:
 
 
 def _file_and_line(error: Exception) -> str:
-    """Return the file and line of lstmprof in which ``error`` was raised, as text, or ""."""
+    """Return where in lstmprof an error was raised, as text."""
     trace = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in trace if frame.filename.startswith(_PACKAGE)]
     if not own:
@@ -298,22 +290,18 @@ def _file_and_line(error: Exception) -> str:
 
 
 class ImportWatch(importlib.abc.MetaPathFinder):
-    """Calls ``attach[name]`` with each module of that name, once, after it was executed."""
+    """Calls a function with each module of a given name, after its import."""
 
     def __init__(self, attach: Dict[str, Attach]) -> None:
         self._attach = dict(attach)
 
     def install(self) -> None:
-        """Look at every import from now on."""
         sys.meta_path.insert(0, self)
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[Any]:
-        """Return the spec of a module in ``attach``, with a loader that calls ``attach[name]``.
-
-        Return None for other modules.
-        """
+        """Find a module as Python does, with a loader that calls the function afterwards."""
         attach = self._attach.pop(name, None)
         if attach is None:
             return None
@@ -325,17 +313,15 @@ class ImportWatch(importlib.abc.MetaPathFinder):
 
 
 class _Watched(importlib.abc.Loader):
-    """A loader that runs another loader, then calls ``attach`` with the module."""
+    """Runs another loader, then a function with the module."""
 
     def __init__(self, loader: Any, attach: Attach) -> None:
         self._loader, self._attach = loader, attach
 
     def create_module(self, spec: Any) -> Any:
-        """Create the module with the wrapped loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: Any) -> None:
-        """Execute the module with the wrapped loader, then call ``attach``."""
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         self._attach(module)

@@ -1,10 +1,7 @@
-"""The worker's entry: ``python -m lstmprof.capture.worker request.json``, started by supervisor.
+"""The worker process: ``python -m lstmprof.capture.worker request.json``.
 
-It reads the request, restricts itself to its CPUs, imports the framework, runs the timing pass and
-the profile pass, and writes result.json beside the request: ``{"metadata", "timings", "profiles"}``
-or ``{"failure"}``. Progress lines go to the pipe that was stdout; whatever frameworks print goes to
-stderr, which is the log. Under Nsight Systems, which writes to the same pipe, each progress line
-begins with ``MARK``.
+Progress lines go to the pipe that was stdout. Whatever frameworks print goes to stderr, which is
+the log.
 """
 
 from __future__ import annotations
@@ -34,8 +31,7 @@ Cpus = Optional[List[int]]
 DeviceFolder = Tuple[str, str]  # device, folder
 
 LOOPS = "lstmprof.capture.worker.loops."
-#: Import name -> requirement for pip, for packages that a worker imports and that lstmprof does not
-#: install into the worker's interpreter.
+#: Import name -> how to install it, for packages that lstmprof does not install.
 PROVIDED_BY = {
     "numpy": "numpy",
     "torch": "lstmprof[torch]",
@@ -59,24 +55,18 @@ PROVIDED_BY = {
 }
 
 
-#: Package -> packages that it imports if they are installed, although no implementation needs them.
-#: They take a fifth of TensorFlow's import time.
+#: Optional imports that no implementation needs; they take a fifth of TensorFlow's import time.
 NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
 
 
-#: ``COMMAND_BUFFERS`` is XLA's flag that turns command buffers (CUDA graphs) off. ``XLA_PACKAGES``
-#: is framework -> (package, first version of the package that knows the flag). An older version
-#: aborts if the flag is set.
+#: XLA's flag that turns CUDA graphs off, and the first versions that know it; older ones abort.
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
 XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 16))}
 
 
 def main(arguments: List[str]) -> int:
-    """Run the request in the file ``arguments[0]``; return the exit code.
-
-    The process ends if its parent, which has the process id ``arguments[1]``, ends. If nsys is the
-    parent, the process ends if the FIFO ``arguments[2]`` closes instead (``nsys.Lifeline``).
-    """
+    """Run the request in a file; end if the parent process ends."""
+    # nsys is the parent; this FIFO closes when lstmprof ends
     if len(arguments) > 2:
         host.end_with(arguments[2])
     else:
@@ -93,7 +83,7 @@ def main(arguments: List[str]) -> int:
 
 
 def _report_to_stdout(mark: str) -> Report:
-    """Return a function that writes progress to stdout; all other output goes to the log."""
+    """Keep stdout for progress; all other output goes to the log."""
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -105,7 +95,7 @@ def _report_to_stdout(mark: str) -> Report:
 
 
 def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
-    """Return the results of both passes; after a failure, ``{"failure": [fault, next step]}``."""
+    """Run the request; return the results, or the failure with its next step."""
     try:
         return captured(request, folder, report)
     except LstmprofError as error:
@@ -121,7 +111,7 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
 
 
 def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
-    """Run both passes; return facts for run.json, columns of timings.parquet, and profiles."""
+    """Time and profile; return the content of result.json."""
     turn = timing.turn_of(request, report)
     if turn is not None:
         turn()
@@ -169,7 +159,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
 
 
 def _leave_out(row: Implementation) -> None:
-    """Make imports of packages that ``row`` does not need fail, which saves their import time."""
+    """Skip imports that the implementation does not need."""
     for name in (row.framework, row.library):
         sys.modules.update(dict.fromkeys(NOT_NEEDED.get(name or "", ())))  # type: ignore[arg-type]
 
@@ -193,17 +183,13 @@ def run_passes(
     counters: CpuCounters,
     turn: Optional[timing.Turn] = None,
 ) -> TwoPasses:
-    """Time half of the iterations, profile steps, and time the other half of the iterations.
-
-    ``place`` is (device, folder for the profile). ``turn`` returns when it is this worker's turn,
-    and is called before each timed iteration and before the profile.
-    """
+    """Time half of the iterations, profile some steps, and time the other half."""
     device, folder = place
     os.makedirs(folder)
     ranges = profiling.nvtx_ranges() or profiling.no_ranges
     step, users = functools.partial(trainer.step, ranges), request.file is not None
     loop = timing.Loop(step, trainer.loss, trainer.device_ns, users=users)
-    # the energy of the CPUs would include other workers that take turns, so it is not read
+    # the CPUs' energy would include the workers that take turns with this one
     energy = meters.Meters(device) if turn is None else meters.Meters(device, powercap="")
     counts = meters.StepCounts(ranges)
     most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
@@ -211,7 +197,7 @@ def run_passes(
     first, rest = whole.halves() if request.steps_to_profile else (whole, timing.Quota(0))
     profiled = profiling.Profiled([], [], [], None)
 
-    # the implementation's usual warm-up steps may be too short to raise a GPU's clocks
+    # the usual warm-up may be too short to raise a GPU's clocks
     is_short = request.warmup is None and device != "cpu"
     warm_up_ns = timing.GPU_WARM_UP_NS if is_short else 0
 
@@ -249,7 +235,7 @@ def run_passes(
 def _sampled(
     trainer: Any, request: CaptureRequest, folder: str, report: Report
 ) -> Optional[sampling.Sampled]:
-    """Run the timing pass's steps while a sampler runs; return None if no sampler is requested."""
+    """Run more steps while a sampler reads their call stacks."""
     if request.sampler is None:
         return None
     report("sampling with " + request.sampler)
@@ -262,7 +248,7 @@ def _sampled(
 
 
 def _script_facts(trainer: Any, request: CaptureRequest) -> Dict[str, Any]:
-    """Return where the steps of the user's file spend time; {} without such a file."""
+    """Return where in the user's file the steps spend time."""
     if request.file is None:
         return {}
     sampler, began_ns = LineSampler(), time.perf_counter_ns()
@@ -278,7 +264,7 @@ def _take_cpus(request: CaptureRequest) -> Cpus:
     framework = request.row.framework
     os.environ.update(_variables(request, framework))
     if request.device == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow would take the GPU's memory
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # otherwise, TensorFlow takes the GPU's memory
     cpus = host.take_cpus(request.threads or (None if gpu else 1), request.cpus)
     if not request.keep_denormals:
         host.flush_denormals()
@@ -286,7 +272,7 @@ def _take_cpus(request: CaptureRequest) -> Cpus:
 
 
 def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
-    """Return environment variables for requested settings that a framework reads only at import."""
+    """Return environment variables that a framework reads only at its import."""
     variables = {}
     if framework == "tensorflow" and not request.onednn:
         variables["TF_ENABLE_ONEDNN_OPTS"] = "0"
@@ -305,8 +291,8 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
 def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
     """Return whether XLA would replay parts of the step as CUDA graphs.
 
-    Kernels of a CUDA graph have no names in a profile. While a profiler is on, XLA runs such parts
-    kernel by kernel, so the profiled step would differ from the timed step.
+    Their kernels have no names in a profile. While a profiler is on, XLA runs such parts kernel by
+    kernel, so the profiled step would differ from the timed step.
     """
     package, since = XLA_PACKAGES.get(framework, ("", ()))
     if not package or (framework == "tensorflow" and not request.xla) or not host.cuda_devices():
@@ -320,13 +306,13 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
 
 
 def explained(error: Exception, era: str = "") -> List[str]:
-    """Return [fault, next step], one line each; ``era`` is the implementation's era or empty."""
+    """Explain an error as [fault, next step], one line each."""
     if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
         remedy = "install {} in that environment".format(PROVIDED_BY[error.name])
         if era:
             remedy = "use --era {} instead of that Python".format(era)
         return ["{} is not installed in {}".format(error.name, sys.executable), remedy]
-    # Inductor's InvalidCxxCompiler, perhaps wrapped in another error
+    # Inductor's InvalidCxxCompiler, perhaps inside another error
     if "No working C++ compiler" in str(error):
         return [
             "torch.compile found no C++ compiler",
@@ -334,14 +320,14 @@ def explained(error: Exception, era: str = "") -> List[str]:
         ]
     if "Failed to find C compiler" in str(error):  # triton/runtime/build.py
         return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
-    # oneDNN's message if the CPU lacks AVX-512 for an LSTM in bfloat16
+    # oneDNN's message without AVX-512, for an LSTM in bfloat16
     if "could not create a primitive" in str(error):
         fault = "oneDNN cannot compute in this precision on this CPU: " + _first_line(error)
         return [fault, "use --no-onednn, or another --precision"]
     if _out_of_memory(error):
         return ["out of memory: " + _first_line(error), "try a smaller --batch"]
     words = _first_line(error)
-    if _is_import_error(error):  # the last lines of its message often say what to do
+    if _is_import_error(error):  # the last lines often say what to do
         words = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
     return ["{}: {}".format(type(error).__name__, words), ""]
 
@@ -351,7 +337,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _is_import_error(error: Exception) -> bool:
-    """Return whether the error was raised while a module was imported."""
+    """Return whether the error was raised during an import."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_name == "<module>":
@@ -361,7 +347,7 @@ def _is_import_error(error: Exception) -> bool:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    if isinstance(error, MemoryError):  # raised by NumPy and libraries based on it
+    if isinstance(error, MemoryError):  # NumPy raises it
         return True
     loaded = [sys.modules.get(LOOPS + framework) for framework in implementations.FRAMEWORKS]
     tests = [getattr(loop, "out_of_memory", None) for loop in loaded]

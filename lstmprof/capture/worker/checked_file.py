@@ -1,8 +1,8 @@
-"""Check that a user's file computes its workload, against the float64 reference, before timing.
+"""Check that a user's file computes its workload, against the float64 reference.
 
-The check compares loss, outputs and gradients of one step of a small network of the same form. It
-must know which parameter of the file holds which shared weight. To find out, it loads weights whose
-values are their own numbers (1, 2, 3, …), and looks where each number appears.
+The check compares loss, outputs and gradients of one step of a small network. To find out which
+parameter holds which shared weight, it loads weights whose values are their own numbers (1, 2, 3,
+…).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from lstmprof.capture.worker import reference
 from lstmprof.capture.worker.users_file import UsersFile
 from lstmprof.workloads import Batch, Workload
 
-#: Largest accepted difference, relative to the largest element; the same as in the tests of
-#: built-in implementations.
+#: Relative to the largest element, as in the tests of built-in implementations.
 TOLERANCE = 1e-4
 SEED = 5
 NO_CLAIM = "has no load(), so its results were not checked against the reference"
@@ -30,11 +29,7 @@ Arrays = Dict[str, Any]
 def computes_workload(
     file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]
 ) -> bool:
-    """Return True if the file computes ``workload``, False if the file has no ``load``.
-
-    Raises:
-        CaptureError: the file has ``load``, but computes something else.
-    """
+    """Check a file that claims to compute the workload; return False if it claims nothing."""
     if not file.claims:
         report("{} {}".format(file.file.file_name, NO_CLAIM))
         return False
@@ -57,7 +52,7 @@ def computes_workload(
 
 
 def small(workload: Workload) -> Workload:
-    """Return a workload of the same form with small sizes, all of which are different."""
+    """Return the workload with small sizes that all differ."""
     ctc = workload.loss == "ctc"
     sizes: Dict[str, Any] = {
         "hidden": 8,
@@ -78,7 +73,7 @@ def small(workload: Workload) -> Workload:
 
 
 def differences(file: UsersFile, workload: Workload, device: str) -> Dict[str, float]:
-    """Return name -> relative error of loss, output and each gradient against the reference."""
+    """Return the relative error of loss, outputs and each gradient."""
     element_numbers = _element_numbers(file, workload)
     weights, batch = workloads.weights(workload, SEED), workloads.batch(workload, SEED)
     right = reference.outcome(workload, weights, batch)
@@ -104,14 +99,9 @@ def _error(value: Any, right: Any) -> float:
 
 
 def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
-    """Return one array per parameter: for each element, the number of the shared element in it.
+    """Return which shared weight each element of each parameter holds, by number.
 
-    The number is 0 if the element is no shared weight. It is negative if the element is a shared
-    weight with the opposite sign. The arrays are in the order of the parameters, because Keras may
-    name parameters differently in every network.
-
-    Raises:
-        CaptureError: an element is neither a shared weight nor constant.
+    0 is none; a negative number is a weight with the opposite sign.
     """
     first, second = (_loaded(file, workload, factor) for factor in (1, 2))
     element_numbers = []
@@ -130,7 +120,7 @@ def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
 
 
 def _loaded(file: UsersFile, workload: Workload, factor: int) -> Arrays:
-    """Load weights with the values ``factor`` times 1, 2, 3, …, and return the parameters."""
+    """Load weights with the values 1, 2, 3, … times a factor; return the parameters."""
     weights, start = {}, 1
     for name, shape in workloads.parameter_shapes(workload).items():
         size = int(np.prod(shape))
@@ -147,7 +137,7 @@ def _count(workload: Workload) -> int:
 
 
 def _summed(gradients: Arrays, element_numbers: List[Any], workload: Workload) -> Arrays:
-    """Return the gradient of each shared weight: the sum over all parameters that hold it."""
+    """Return the gradient of each shared weight, summed over the parameters that hold it."""
     flat = np.zeros(_count(workload) + 1)
     for own, elements in zip(gradients.values(), element_numbers):
         gradient = np.asarray(own, np.float64) * np.sign(elements)

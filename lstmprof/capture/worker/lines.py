@@ -1,17 +1,9 @@
 """Find the lines of a script on which its steps spend time, or wait, outside a framework.
 
-In a few steps after the measured ones, a second thread of this process reads the stack of the
-training thread every few milliseconds. It adds the time since the previous sample to the line of
-the script that it finds. The training thread counts as blocked for the part of this time in which
-it neither ran nor waited for a CPU. The sampling thread needs the GIL, so a call that keeps the GIL
-is sampled when it returns, with its whole time; the call is missed if the step ends first. Garbage
-collection keeps the GIL, too, so ``gc.callbacks`` times it instead.
-
-Other threads in which a framework calls the script, such as a generator of tf.data, are sampled at
-the same times. They show which line makes the next batch while a step waits for this batch.
-
-Two successive samples can share a call of a function in which the function calls itself, each time
-by another call. Such a function visits a tree, as the cell of a Tree-LSTM does.
+In some steps after the measured ones, a second thread reads the training thread's stack every few
+milliseconds, and adds the time since the last sample to the line that it finds. It needs the GIL: a
+call that keeps the GIL is sampled when it returns, with its whole time. Garbage collection keeps
+it, too, so ``gc.callbacks`` times it.
 """
 
 from __future__ import annotations
@@ -37,48 +29,41 @@ from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Set
 from lstmprof.base.package import FOLDER
 from lstmprof.capture.worker.machine.usage import active_ns, this_thread
 
-#: Seconds between two samples. Not a divisor of a round number of milliseconds, so that samples do
-#: not keep pace with periodic work.
+#: Seconds between samples; not round, so that they do not keep pace with periodic work.
 _PAUSE_S = 0.0031
-#: Interpreter's switch interval during sampled steps: seconds after which a thread that runs Python
-#: gives the GIL to another thread.
+#: Seconds after which Python gives the GIL to another thread, during sampling.
 _SWITCH_S = 0.0002
-#: Sampling ends after this many steps or nanoseconds, whichever comes first. Chosen by hand.
+#: Sampling ends after this many steps or nanoseconds. Chosen by hand.
 MOST_STEPS, MOST_NS = 50, 500_000_000
-#: With fewer stack samples than this, no source line is reported. Chosen by hand.
+#: With fewer samples, no line is reported. Chosen by hand.
 _LEAST_SAMPLES = 20
-#: A line with a smaller share of the steps' time than this is not reported.
+#: A line with a smaller share of the time is not reported.
 _LEAST_SHARE = 0.05
-#: The time from a step's last sample to the step's end is added to the first sample of the next
-#: step, except if the thread was active for longer than this, two pauses in nanoseconds, during
-#: this time: then a call kept the GIL.
+#: Two pauses. If the thread is active for longer after a step's last sample, a call kept the GIL; a
+#: shorter time is added to the next step's first sample.
 _LONGEST_END_NS = 2e9 * _PAUSE_S
-#: A line without a call counts as waiting if the thread was blocked for at least this share of the
-#: line's time. On a busy machine, the thread waits for a CPU in much of the other time. Chosen
-#: by hand.
+#: A line without a call waits if its thread is blocked for this share of its time. The rest may be
+#: waiting for a CPU on a busy machine. Chosen by hand.
 _WAITING_SHARE = 0.2
 _FRAMEWORKS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
 )
-#: Methods of a tensor that wait for its value. Their time counts as the script's, not the
-#: framework's.
+#: Methods of a tensor that wait for its value; that time is the script's.
 _VALUES = frozenset((".item", ".tolist", ".numpy", ".cpu"))
-#: Methods of files, queues and locks. Like the methods of ``_LOGS``, they belong to no framework.
+#: Methods of files, queues and locks, which belong to no framework.
 _WAITS = frozenset(
     (".write", ".flush", ".read", ".readline", ".get", ".put", ".wait", ".acquire", ".recv")
 )
-#: Modules of Python whose functions may block.
 _SYSTEM = frozenset(
     (
         *("time", "os", "posix", "nt", "io", "_io", "select", "subprocess"),
         *("_thread", "_queue", "_socket"),
     )
 )
-#: Statements that may block although they show no call: they take a lock, or the next item.
+#: Statements that may block without a call.
 _WAITING_STATEMENTS = ("with ", "for ", "async with ", "async for ")
 _LOGS = frozenset((".debug", ".info", ".warning", ".error"))
-#: Methods of texts and containers, which no tensor has; tokenising and collating call them. Their
-#: time counts for the Python code around them.
+#: Methods of texts and containers, never of tensors; tokenising and collating call them.
 _TEXTS = frozenset(
     (
         *(".strip", ".lstrip", ".rstrip", ".lower", ".upper", ".casefold", ".join", ".startswith"),
@@ -88,15 +73,15 @@ _TEXTS = frozenset(
 )
 GARBAGE_COLLECTOR = "garbage collector"
 
-#: A place in a stack: the code of a frame, and the index of the instruction that it executes.
+#: A frame's code, and the instruction that it executes.
 _At = Tuple[CodeType, int]
 _Stack = Tuple[_At, ...]
 
 
 class _Line(NamedTuple):
-    """A place in the script: a line, or a function (its first line, with ``call`` None).
+    """A line of the script, or a whole function (its first line, without a call).
 
-    ``beside``: the line runs in another thread than the steps.
+    ``beside``: it runs in another thread than the steps.
     """
 
     code: CodeType
@@ -106,7 +91,7 @@ class _Line(NamedTuple):
 
 
 class LineSampler:
-    """Samples the stack of the thread that creates this object, during its steps."""
+    """Samples the call stack of the thread that creates it, during its steps."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -114,9 +99,9 @@ class LineSampler:
         self._shows_waits = active_ns(self._number) is not None
         # time of the last sample in this step; None between steps
         self._since_ns: Optional[int] = None
-        # total ns in which the thread had run or waited for a CPU at the last sample; 0 if unknown
+        # ns that the thread had run or waited for a CPU by the last sample; 0 if unknown
         self._active_since_ns = 0
-        # wall ns and active ns after the previous step's last sample, which no sample counts yet
+        # wall ns and active ns after the last step's last sample, which no sample counts yet
         self._end_ns = (0, 0)
         self._over = threading.Event()
         self._samples = 0
@@ -125,14 +110,14 @@ class LineSampler:
         self._active: Counter[_Stack] = collections.Counter()
         self._beside: Counter[_Stack] = collections.Counter()
         self._globals: Dict[CodeType, Dict[str, Any]] = {}
-        # ns of each function of the script, including the functions that it calls
+        # ns of each function of the script, with the functions that it calls
         self._within: Counter[CodeType] = collections.Counter()
-        self._trees: Set[CodeType] = set()  # functions that visit trees
-        self._frames: List[FrameType] = []  # the script's frames in the previous sample
+        self._trees: Set[CodeType] = set()  # functions that visit trees, as a Tree-LSTM does
+        self._frames: List[FrameType] = []  # frames of the script in the last sample
 
     @contextlib.contextmanager
     def sampling_stacks(self) -> Iterator[None]:
-        """Run the sampling thread during the context; restore the interpreter's settings."""
+        """Run the sampling thread."""
         usual = sys.getswitchinterval()
         thread = threading.Thread(target=self._sample_often, name="lstmprof lines", daemon=True)
         gc.callbacks.append(self._time_collection)
@@ -149,7 +134,7 @@ class LineSampler:
 
     @contextlib.contextmanager
     def in_step(self) -> Iterator[None]:
-        """Count the block as one step. Samples are taken only in such blocks."""
+        """Count this block as one step; samples are taken only in steps."""
         end_ns, end_active_ns = self._end_ns
         self._active_since_ns = self._active_ns() - end_active_ns
         began_ns = time.perf_counter_ns()
@@ -181,6 +166,7 @@ class LineSampler:
             stack = self._stack(frame)
             self._spent[stack] += now_ns - since_ns
             self._note_trees(frame, now_ns - since_ns)
+            # a framework's threads show which line makes the next batch, as in tf.data
             for thread, frame in frames.items():
                 if thread not in (own, self._thread) and _is_called_by_framework(frame):
                     self._beside[self._stack(frame)] += now_ns - since_ns
@@ -190,7 +176,7 @@ class LineSampler:
                 self._active_since_ns = ran_ns
 
     def _stack(self, frame: Optional[FrameType]) -> _Stack:
-        """Return the frames from the innermost outwards, up to the first of the user's code."""
+        """Return the frames from the innermost to the first of the user's code."""
         stack: List[_At] = []
         while frame is not None:
             stack.append((frame.f_code, frame.f_lasti))
@@ -201,10 +187,7 @@ class LineSampler:
         return tuple(stack)
 
     def _note_trees(self, frame: Optional[FrameType], ns: int) -> None:
-        """Add ``ns`` to each function of the script on the stack; note functions of trees.
-
-        Comprehensions do not count as functions.
-        """
+        """Note recursive functions that visit a tree, as a Tree-LSTM does."""
         frames: List[FrameType] = []
         while frame is not None:
             code = frame.f_code
@@ -216,16 +199,17 @@ class LineSampler:
         shared = len(list(pairs))
         caller = frames[shared - 1].f_code if shared else None
         later = (frames[shared:], self._frames[shared:])
+        # the function has called itself again, and each sample shows another of these calls
         if caller and all(caller in [each.f_code for each in part] for part in later):
             self._trees.add(caller)
         self._frames = frames
 
     def facts(self) -> Dict[str, Any]:
-        """Return the fields of run.json about the script's lines and functions."""
+        """Return what run.json says about the script's lines and functions."""
         return {"script_lines": self.lines(), "script_tree": self._tree()}
 
     def _tree(self) -> Optional[Dict[str, Any]]:
-        """Return the function that visits trees, the slowest of several, as a dict, or None."""
+        """Return the slowest function that visits a tree."""
         code = max(self._trees, key=self._within.__getitem__, default=None)
         if code is None:
             return None
@@ -245,14 +229,7 @@ class LineSampler:
             self._collecting_ns += time.perf_counter_ns() - self._collection_ns
 
     def lines(self) -> Optional[List[Dict[str, Any]]]:
-        """Return the script's lines and functions with their shares of the steps' time.
-
-        The largest share comes first. Return None if there are too few samples.
-
-        Keys: file, line, function, call (name of the called function), share, ns (per step),
-        waits_ns (part of ns in which the thread was blocked; None if unknown), beside (whether the
-        line ran in another thread than the steps).
-        """
+        """Return the lines with the largest shares of the steps' time; None with few samples."""
         if self._samples < _LEAST_SAMPLES or not self._ns:
             return None
         waited: Counter[_Line] = collections.Counter()
@@ -267,13 +244,9 @@ class LineSampler:
     def _lines_of(
         self, stacks: Counter[_Stack], waited: Optional[Counter[_Line]]
     ) -> Counter[_Line]:
-        """Return the ns of each line and function of the script in ``stacks`` (stack -> ns).
-
-        For each line, add the ns in which the thread was blocked to ``waited``, which is None for
-        stacks of other threads.
-        """
+        """Return the ns of each line and function; add its waiting time to ``waited``."""
         spent: Counter[_Line] = collections.Counter()
-        impure: Set[CodeType] = set()  # functions of the script that call a framework
+        impure: Set[CodeType] = set()  # the script's functions that call a framework
         for stack, ns in stacks.items():
             code, last = stack[-1]
             if code not in self._globals:
@@ -301,7 +274,7 @@ class LineSampler:
         return spent
 
     def _row(self, line: Optional[_Line], ns: int, waited_ns: int) -> Dict[str, Any]:
-        """Return the entry of ``line``; a ``line`` of None stands for the garbage collector."""
+        """Describe a line for run.json; None is the garbage collector."""
         shows_waits = self._shows_waits and not (line and line.beside)
         return {
             "file": line and os.path.basename(line.code.co_filename),
@@ -316,7 +289,7 @@ class LineSampler:
 
 
 def _is_called_by_framework(frame: Optional[FrameType]) -> bool:
-    """Return whether a framework calls the user's innermost function on the stack of ``frame``."""
+    """Return whether a framework calls the user's function."""
     while frame is not None and not _is_own(frame.f_code.co_filename):
         frame = frame.f_back
     while frame is not None:
@@ -327,11 +300,7 @@ def _is_called_by_framework(frame: Optional[FrameType]) -> bool:
 
 
 def _may_wait(line: _Line, is_innermost: bool) -> bool:
-    """Return whether a thread that is blocked at ``line`` waits, but not for a framework.
-
-    If ``line`` is innermost, only the name of the called function shows for what it waits. A
-    function with an unknown name may belong to a framework, which computes in other threads.
-    """
+    """Return whether a blocked thread waits at this line, but not for a framework."""
     if not is_innermost:
         return True
     if line.call is None:
@@ -339,18 +308,16 @@ def _may_wait(line: _Line, is_innermost: bool) -> bool:
         return text.startswith(_WAITING_STATEMENTS)
     if line.call in _WAITS or line.call in ("open", "input", "print"):
         return True
+    # an unknown function may belong to a framework, which computes in other threads
     return line.call.partition(".")[0] in _SYSTEM
 
 
 def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
-    """Return whether the function ``call`` (a name from ``_call_at``) may belong to a framework.
-
-    ``.name``, a function of an unknown object, may belong to a framework if the innermost frame
-    calls it. Otherwise its own frame shows where it belongs.
-    """
+    """Return whether a called function may belong to a framework."""
     if call is None or call in _VALUES:
         return False
     if call.startswith("."):
+        # a function of an unknown object: its own frame shows where it belongs, if it has one
         return is_innermost and call not in _WAITS | _LOGS
     return call.partition(".")[0] in _FRAMEWORKS
 
@@ -366,7 +333,7 @@ _NOT_OWN = tuple(
 
 @functools.lru_cache(maxsize=None)
 def _is_own(file: str) -> bool:
-    """Return whether a file is the user's; files of Python, lstmprof and packages are not."""
+    """Return whether a file is the user's, not Python's, lstmprof's or a package's."""
     if file.startswith("<"):
         return file.startswith("<ipython")
     return "-packages" + os.sep not in file and not os.path.realpath(file).startswith(_NOT_OWN)
@@ -376,7 +343,7 @@ _OURS = os.path.join(FOLDER, "")
 
 
 def _is_framework(code: CodeType) -> bool:
-    """Return whether ``code`` belongs to a framework or to lstmprof, which wraps its functions."""
+    """Return whether code is a framework's, or lstmprof's wrapper around it."""
     return _package(code.co_filename) in _FRAMEWORKS or code.co_filename.startswith(_OURS)
 
 
@@ -385,7 +352,7 @@ def _package(file: str) -> str:
 
 
 def _line_at(code: CodeType, last: int) -> int:
-    """Return the source line of the instruction at index ``last``."""
+    """Return the source line of an instruction."""
     line = code.co_firstlineno
     for start, at in dis.findlinestarts(code):
         if start > last:
@@ -395,10 +362,9 @@ def _line_at(code: CodeType, last: int) -> int:
 
 
 def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
-    """Return the name of the function that the instruction at index ``last`` calls, or None.
+    """Return the name of the function that an instruction calls, such as ``module.function``.
 
-    The name is ``module.function``, or ``.method`` and ``.function`` for an unknown object, such as
-    a local variable. ``names`` are the globals.
+    It is ``.method`` if the object is unknown, such as a local variable.
     """
     tree = _expression(code, last)
     if not isinstance(tree, ast.Call):
@@ -416,7 +382,7 @@ def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
     if base is None:
         return "." + (attributes or [called.id])[-1]
     package = type(base).__module__.partition(".")[0]
-    if package in _FRAMEWORKS:  # a compiled function, which has the name of the script's function
+    if package in _FRAMEWORKS:  # a compiled function, which has the script's name for it
         return ".".join([package, called.id, *attributes])
     owner = base if hasattr(base, "__qualname__") else type(base)
     where = getattr(owner, "__module__", None)
@@ -425,14 +391,10 @@ def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
 
 
 def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
-    """Return the expression that the instruction at index ``last`` evaluates, or None.
-
-    Since Python 3.11, the columns of the expression are known. In older versions, return the only
-    call on the line, or None if the line has several calls.
-    """
+    """Return the expression that an instruction evaluates, if it is known."""
     line = end = _line_at(code, last)
     columns: Any = (None, None)
-    if hasattr(code, "co_positions"):  # Python 3.11
+    if hasattr(code, "co_positions"):  # Python 3.11: columns are known
         positions = list(code.co_positions())
         first, final, *columns = positions[last // 2]
         if first is not None and final is not None:
@@ -444,6 +406,7 @@ def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
             encoded[-1] = encoded[-1][: columns[1]]
             encoded[0] = encoded[0][columns[0] :]
             return ast.parse("(" + b"".join(encoded).decode() + ")", mode="eval").body
+        # older Pythons: the only call on the line
         calls = [n for n in ast.walk(ast.parse(text[0].strip())) if isinstance(n, ast.Call)]
         return calls[0] if len(calls) == 1 else None
     return None

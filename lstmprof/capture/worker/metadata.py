@@ -21,12 +21,11 @@ class TwoPasses:
     """The results of the timing pass and of the profile pass."""
 
     rows: List[Iteration]
-    cost: Dict[str, Any]  # further facts for run.json: energy, counters, settings
+    cost: Dict[str, Any]  # energy, counters and settings for run.json
     profiled: Profiled
 
 
 def request_facts(request: CaptureRequest) -> Dict[str, Any]:
-    """Return the facts about the request for run.json."""
     fields = json.loads(request.to_json())
     names = ["implementation", "workload", "precision", "mode", "seed"]
     names += ["cuda_graph", "xla", "label"]
@@ -40,7 +39,7 @@ def request_facts(request: CaptureRequest) -> Dict[str, Any]:
 
 
 def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
-    """Return the facts about framework, interpreter and host for run.json."""
+    """Return what run.json says about framework, interpreter and host."""
     facts = trainer.facts()
     nvtx = nvtx_ranges() is not None
     versions: Dict[str, Any] = {"lstmprof": __version__, "python": platform.python_version()}
@@ -67,7 +66,7 @@ def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
 
 
 def pass_facts(passes: TwoPasses, request: CaptureRequest) -> Dict[str, Any]:
-    """Return the facts about both passes for run.json; ``loss_fell`` is None in forward mode."""
+    """Return what run.json says about both passes."""
     first, last = passes.rows[0], passes.rows[-1]
     fell = None
     if request.mode == "train" and first.loss is not None and last.loss is not None:
@@ -86,7 +85,7 @@ def pass_facts(passes: TwoPasses, request: CaptureRequest) -> Dict[str, Any]:
 
 
 def _version(package: str) -> Any:
-    """Return the installed version of a package, or None if nothing shows it."""
+    """Return the installed version of a package."""
     try:
         from importlib import metadata
 
@@ -96,7 +95,7 @@ def _version(package: str) -> Any:
 
 
 def packages() -> Optional[Dict[str, Any]]:
-    """Return every installed package with its version, or None if Python (3.7) cannot list them."""
+    """Return every installed package with its version; None in Python 3.7."""
     try:
         from importlib import metadata
     except ImportError:
@@ -114,5 +113,4 @@ def packages() -> Optional[Dict[str, Any]]:
 
 
 def now() -> str:
-    """Return the current time in UTC, ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,11 +1,8 @@
 """The ranges of a step, the discarded session, and the profiler's file.
 
-The timing pass and the profile pass have NVTX ranges; the profile pass also has ranges of the
-framework's profiler. The range ``step`` contains ``input``, then ``forward`` and ``loss``, then
-``backward`` and ``optimizer``, and the synchronisation at its end. If a step is one call of a
-compiled function, it contains ``input`` and then ``program``: the call until its result is
-available. A range of an NVTX domain costs about 0.1 µs if no tool is attached (measured; NVTX loads
-a tool only at its first call).
+Timed and profiled steps have NVTX ranges; profiled steps also have the profiler's. An NVTX range
+costs about 0.1 µs if no tool is attached (measured). ``program`` is the call of a compiled function
+until its result is available.
 """
 
 from __future__ import annotations
@@ -22,16 +19,15 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
 
 NAMES = ("step", "input", "program", "forward", "loss", "backward", "optimizer")
 DOMAIN = "lstmprof"
-#: Environment variable that is set if a tool receives ranges (nvtx3/nvtxDetail/nvtxInit.h).
+#: Set if a tool receives NVTX ranges (nvtx3/nvtxDetail/nvtxInit.h).
 TOOL = "NVTX_INJECTION64_PATH"
-#: The folder of the profile, beside the result.
 PROFILE = "profile"
 
 Ranges = Callable[[str], ContextManager[Any]]
 
 
 class DomainRange:
-    """One named range, which may be entered repeatedly."""
+    """One named range, which may be entered again."""
 
     __slots__ = ("_attributes", "_pop", "_push")
 
@@ -47,12 +43,12 @@ class DomainRange:
 
 
 def nvtx_ranges() -> Optional[Ranges]:
-    """Return NVTX ranges from the package nvtx, else from torch; None if neither provides them."""
+    """Return NVTX ranges of the package nvtx or of torch, if there are any."""
     return domain_ranges() or _torch_ranges()
 
 
 def domain_ranges() -> Optional[Ranges]:
-    """Return NVTX ranges in the domain ``DOMAIN``; None if the package nvtx is not installed."""
+    """Return NVTX ranges in lstmprof's domain; None without the package nvtx."""
     try:
         import nvtx
     except ImportError:
@@ -84,7 +80,7 @@ def _domain(nvtx: Any) -> Any:
 
 
 def _torch_ranges() -> Optional[Ranges]:
-    """Return torch's NVTX ranges, which have no domain, if torch is imported and has them."""
+    """Return torch's NVTX ranges, which have no domain."""
     nvtx = getattr(getattr(sys.modules.get("torch"), "cuda", None), "nvtx", None)
     library = getattr(nvtx, "_nvtx", None)
     # torch's placeholder, which only raises errors
@@ -94,7 +90,7 @@ def _torch_ranges() -> Optional[Ranges]:
 
 
 class _TorchRange:
-    """An NVTX range that torch's functions begin and end."""
+    """An NVTX range by torch's functions."""
 
     def __init__(self, nvtx: Any, name: str) -> None:
         self._nvtx, self._name = nvtx, name
@@ -107,7 +103,7 @@ class _TorchRange:
 
 
 class _NvtxRanges(Dict[str, DomainRange]):
-    """Name -> range of one domain; the ranges of a step (``NAMES``) exist from the start."""
+    """The ranges of one domain by name; those of a step exist from the start."""
 
     def __init__(self, domain: Any) -> None:
         super().__init__({name: DomainRange(domain, name) for name in NAMES})
@@ -119,12 +115,11 @@ class _NvtxRanges(Dict[str, DomainRange]):
 
 
 def no_ranges(name: str) -> ContextManager[Any]:
-    """Return a range that is not recorded."""
     return contextlib.nullcontext()
 
 
 def both(outer: Ranges, inner: Ranges) -> Ranges:
-    """Return ranges that open a range of ``outer`` and, inside it, a range of ``inner``."""
+    """Return ranges that open one range inside another."""
 
     @contextlib.contextmanager
     def entered(name: str) -> Any:
@@ -135,7 +130,7 @@ def both(outer: Ranges, inner: Ranges) -> Ranges:
 
 
 def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
-    """Return the description of the first of ``needles`` whose text the file contains, or None."""
+    """Return the description of the first search text that occurs in a file."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for needle, words in needles:
             if content.find(needle.encode()) >= 0:
@@ -144,25 +139,22 @@ def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
 
 
 def compressed(path: str, place: str) -> str:
-    """Gzip the file at ``path`` to ``place``, remove the original, and return ``place``."""
+    """Compress a file, and remove the original."""
     with open(path, "rb") as plain, gzip.open(place, "wb", compresslevel=6) as packed:
         shutil.copyfileobj(plain, packed, 1 << 20)
     os.remove(path)
     return place
 
 
-#: Duration of the first profiler session, which is discarded. Steps are slower in the first session
-#: of a process, and in the first tenths of a second of any session (seen on CPUs with torch 2.13
-#: and TensorFlow 2.21).
+#: Length of the first profiler session, which is discarded. Steps are slower in a process's first
+#: session, and in the first tenths of a second of any session (seen on CPUs with torch 2.13 and
+#: TensorFlow 2.21).
 THROWAWAY_NS = 500_000_000
 THROWAWAY_STEPS = 100
 
 
 def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
-    """Yield the step numbers of the discarded session: ``steps``, and more until THROWAWAY_NS.
-
-    At most THROWAWAY_STEPS are added to ``steps``, which is enough to warm up even short steps.
-    """
+    """Yield the steps of the discarded session: more steps if they are short."""
     start_ns = clock()
     for number in range(steps + THROWAWAY_STEPS):
         if number >= steps and clock() - start_ns >= THROWAWAY_NS:
@@ -172,11 +164,11 @@ def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Profiled:
-    """The outcome of a profile pass: wall time and loss of each step, and the files."""
+    """The outcome of a profile pass, with the wall time and loss of each step."""
 
     walls_ns: List[int]
     losses: List[float]
     files: List[str]
-    kernels: Optional[str]  # which kernels ran, in words; None if the profile does not show it
-    recording: Optional[Dict[str, Any]] = None  # cost of recording an event (``calibration``)
-    shapes: Optional[str] = None  # JSON file with the inputs of the ops of one step, in order
+    kernels: Optional[str]  # which kernels ran, in words
+    recording: Optional[Dict[str, Any]] = None  # cost of recording an event
+    shapes: Optional[str] = None  # JSON file with the inputs of one step's ops

@@ -37,20 +37,19 @@ Array = Any  # of float64
 
 @dataclass(frozen=True)
 class DirectionTrace:
-    """Arrays of one direction for its backward pass, in the direction's time order."""
+    """What the backward pass of one direction needs, in the direction's time order."""
 
     inputs: Array
-    steps: List[Tuple[Array, ...]]  # values that the cell keeps for each step
+    steps: List[Tuple[Array, ...]]  # what the cell keeps for each step
     hiddens: Array  # h_{-1} first
 
 
 def sigmoid(x: Array) -> Array:
-    """Return the logistic function."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
 
 
 def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """Return (next h, next c, values for the backward pass), from x = W x_t + b and u = U h."""
+    """Return (next h, next c, values for the backward pass); x is W x_t + b, u is U h."""
     i, f, g, o = np.split(x + u, 4, axis=1)
     i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
     following = f * c + i * g
@@ -58,7 +57,7 @@ def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Ar
 
 
 def lstm_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Return the loss's gradients with respect to W x + b, U h, h (not through U h), and c."""
+    """Return the gradients of W x + b, of U h, of h (not through U h), and of c."""
     i, f, g, o, c, following = saved
     squashed = np.tanh(following)
     d_c = d_c + d_h * o * (1 - squashed**2)
@@ -75,7 +74,7 @@ def lstm_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, 
 
 
 def gru(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """Compute a GRU step, with the arguments and results of ``lstm``; c is returned unchanged."""
+    """Compute a GRU step, like ``lstm``; c is unchanged."""
     (xr, xz, xn), (ur, uz, un) = np.split(x, 3, axis=1), np.split(u, 3, axis=1)
     r, z = sigmoid(xr + ur), sigmoid(xz + uz)
     n = np.tanh(xn + r * un)
@@ -83,7 +82,7 @@ def gru(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Arr
 
 
 def gru_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Compute the gradients of a GRU step, with the arguments and results of ``lstm_back``."""
+    """Compute the gradients of a GRU step, like ``lstm_back``."""
     r, z, n, un, h = saved
     d_n = d_h * (1 - z) * (1 - n**2)
     d_z = d_h * (h - n) * z * (1 - z)
@@ -93,13 +92,13 @@ def gru_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, A
 
 
 def rnn(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """Compute an RNN step, with the arguments and results of ``lstm``; c stays unchanged."""
+    """Compute an RNN step, like ``lstm``; c is unchanged."""
     h = np.tanh(x + u)
     return h, c, (h,)
 
 
 def rnn_back(saved: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Compute the gradients of an RNN step, with the arguments and results of ``lstm_back``."""
+    """Compute the gradients of an RNN step, like ``lstm_back``."""
     d_raw = d_h * (1 - saved[0] ** 2)
     return d_raw, d_raw, 0.0, d_c
 
@@ -112,10 +111,7 @@ CELLS: Dict[str, Tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def forward(cell: str, w: Dict[str, Array], slot: str, inputs: Array) -> DirectionTrace:
-    """Run one direction of a layer over ``inputs`` (time, batch, features).
-
-    ``slot`` names the direction, such as ``l0_reverse``; ``w`` has all weights by name.
-    """
+    """Run one direction of a layer, such as ``l0_reverse``, over (time, batch, features)."""
     h = c = np.zeros((inputs.shape[1], w[f"weight_hh_{slot}"].shape[1]))
     hiddens, steps = [h], []
     for x in inputs:
@@ -149,7 +145,7 @@ def backward(
 
 @dataclass(frozen=True)
 class ReferenceStep:
-    """Loss, outputs, and (by name of a shared weight) the gradients of the loss."""
+    """Loss, outputs, and the gradient of each shared weight."""
 
     loss: float
     outputs: Array
@@ -157,7 +153,6 @@ class ReferenceStep:
 
 
 def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> ReferenceStep:
-    """Compute loss, outputs and gradients of one step of ``workload``."""
     w = {name: np.asarray(value, np.float64) for name, value in weights.items()}
     inputs = np.asarray(batch.inputs)
     embedded = w["embedding"][inputs] if workload.vocabulary else inputs.astype(np.float64)
@@ -185,7 +180,7 @@ def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> Ref
 
 
 def _parts(workload: Workload, batch: Batch) -> List[Tuple[slice, slice]]:
-    """Return pairs (slice of the time steps, slice of the batch); each is computed by itself."""
+    """Return (time steps, batch) slices to compute separately: one per sequence if lengths vary."""
     if not workload.variable_length:
         return [(slice(None), slice(None))]
     lengths = np.asarray(batch.lengths).tolist()
@@ -199,7 +194,7 @@ def _back(
     d_hidden: Array,
     gradients: Dict[str, Array],
 ) -> Array:
-    """Add the gradients of all layers to ``gradients``; return the gradient of the inputs."""
+    """Add the gradients of all layers; return the gradient of the inputs."""
     for layer in reversed(range(workload.layers)):
         gradients_by_name: Dict[str, Array] = {}
         d_hidden = _layer_back(workload.cell, w, layer, layers[layer], d_hidden, gradients_by_name)
@@ -225,7 +220,7 @@ def _forward(
 
 
 def _rows(x: Array) -> Array:
-    """Reshape (time, batch, features) or (batch, features) to (rows, features)."""
+    """Flatten time and batch to rows of features."""
     return x.reshape(-1, x.shape[-1])
 
 
@@ -237,7 +232,7 @@ def _layer_back(
     d_outputs: Array,
     gradients: Dict[str, Array],
 ) -> Array:
-    """Write the gradients of a layer; return the gradient of its inputs, in time order."""
+    """Write the gradients of a layer; return the gradient of its inputs."""
     parts = np.split(d_outputs, len(traces), axis=2)
     d_inputs = [
         backward(cell, w, f"l{layer}{s}", trace, part[:: -1 if s else 1], gradients)
@@ -281,11 +276,7 @@ def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
 
 
 def _sequence_ctc(scores: Array, target: Array) -> Tuple[float, Array]:
-    """Return −log p(target), and the probability of each class at each time: (time, classes).
-
-    The probabilities are conditional on the target. ``scores`` are the log probabilities of one
-    sequence.
-    """
+    """Return −log p(target), and the probability of each class at each time."""
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target
     alpha = _path_sums(scores, spelled)
@@ -300,9 +291,9 @@ def _sequence_ctc(scores: Array, target: Array) -> Tuple[float, Array]:
 
 
 def _path_sums(scores: Array, spelled: Array) -> Array:
-    """Return (time, symbols): for time t and symbol s, log p of all paths that are at s at t.
+    """Return (time, symbols): log p of all paths that are at a symbol at a time.
 
-    Symbols are the elements of ``spelled``, the target with a blank around each label.
+    Symbols are the target's labels with a blank around each.
     """
     sums = np.full((len(scores), len(spelled)), -np.inf)
     sums[0, :2] = scores[0, spelled[:2]]

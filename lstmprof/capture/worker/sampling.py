@@ -1,9 +1,8 @@
-"""The sampled pass: steps without a profiler, while another process samples their call stacks.
+"""Run steps without a profiler while another process samples their call stacks.
 
-The sampler is a child of the worker, so that it ends with the worker, and it observes its parent.
-py-spy stops the worker for each sample; with linux-perf, the kernel interrupts the worker. Unlike
-ranges and hooks, neither adds any time to a step between two samples. Stacks are stored as for
-flame graphs, one distinct stack per line: ``thread;outermost;…;innermost count``.
+py-spy stops the worker for each sample; with perf, the kernel interrupts it. Neither adds time to a
+step between samples. Stacks are stored as for flame graphs, one per line:
+``thread;outermost;…;innermost count``.
 """
 
 from __future__ import annotations
@@ -25,21 +24,18 @@ from typing import IO, Any, Callable, Counter, Dict, Iterable, List, Optional, T
 from lstmprof.capture.request import PERF, PY_SPY, CaptureRequest
 from lstmprof.capture.worker.profiling import compressed
 
-#: Option of prctl (linux/prctl.h) that names the process that may attach to this one if Yama's
-#: ptrace_scope is 1.
+#: Lets another process attach to this one under Yama's ptrace_scope 1 (linux/prctl.h).
 PR_SET_PTRACER = 0x59616D61
-#: Samples per second: a prime number, so that sampling does not keep pace with the steps.
+#: A prime number, so that sampling does not keep pace with the steps.
 RATE_HZ = 197
-#: Bytes of stack that perf copies for each sample, to unwind them later.
+#: Stack that perf copies per sample, to unwind it later.
 STACK_BYTES = 16384
-#: Seconds that a sampler may take longer than requested before it is stopped: py-spy first reads
-#: the symbols of every library.
+#: py-spy first reads the symbols of every library, which takes time.
 PATIENCE_S = 120.0
 
-#: File in which oneDNN writes the names of its generated code, which has no symbols. Each line is
-#: ``start length name``, with hexadecimal numbers (perf's format).
+#: oneDNN's names of its generated code: ``start length name`` per line (perf's format).
 JIT_MAP = "/tmp/perf-{}.map"
-NAME_GENERATED_CODE = {"ONEDNN_JIT_PROFILE": "2"}  # 2: write ``JIT_MAP`` (oneDNN's documentation)
+NAME_GENERATED_CODE = {"ONEDNN_JIT_PROFILE": "2"}  # 2: write the file above
 
 STACKS = "samples.txt"
 _ADDRESS = re.compile(r"\b0x([0-9a-f]+) \((?:\?|[^();]*perf-\d+\.map)\)")
@@ -52,7 +48,7 @@ _ABSENT = {
 
 @dataclasses.dataclass(frozen=True)
 class Sampled:
-    """The outcome of a sampled pass: the file of its stacks, or the reason why there is none."""
+    """The stacks of a sampled pass, or the reason why there are none."""
 
     file: Optional[str] = None
     reason: Optional[str] = None
@@ -60,7 +56,6 @@ class Sampled:
     steps: Optional[int] = None
 
     def facts(self, request: CaptureRequest) -> Dict[str, Any]:
-        """Return the facts about the pass for run.json."""
         return {
             "sampler": request.sampler,
             "version": self.version,
@@ -71,10 +66,7 @@ class Sampled:
 
 
 def sampled(step: Callable[[], Any], request: CaptureRequest, folder: str) -> Sampled:
-    """Run ``step`` repeatedly while the sampler of ``request`` runs; write stacks to ``folder``.
-
-    The sampler's program is searched on ``PATH``.
-    """
+    """Run steps while the sampler runs; write their stacks."""
     assert request.sampler is not None
     binary = shutil.which(request.sampler)
     if binary is None:
@@ -111,11 +103,11 @@ def _command(binary: str, request: CaptureRequest, path: str) -> List[str]:
 def _stepped(
     step: Callable[[], Any], command: List[str], log: IO[bytes], patience_s: float
 ) -> Tuple[int, int]:
-    """Run steps until ``command`` ends or ``patience_s`` is over; return (steps, exit status)."""
+    """Run steps until the sampler ends; return (steps, exit status)."""
     sampler = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         ctypes.CDLL(None).prctl(PR_SET_PTRACER, sampler.pid, 0, 0, 0)
-        # the sampler may use all CPUs, not only the worker's; it may have ended meanwhile
+        # it may use all CPUs, not only the worker's
         with contextlib.suppress(OSError):
             os.sched_setaffinity(sampler.pid, os.sched_getaffinity(os.getppid()))
         steps, deadline = 0, time.monotonic() + patience_s
@@ -129,12 +121,12 @@ def _stepped(
 
 
 def _name_generated_code(stacks: str, map_path: str) -> None:
-    """Replace addresses of generated code in ``stacks`` by names; remove the map."""
+    """Replace addresses of generated code by names."""
     try:
         with open(map_path, encoding="utf-8", errors="replace") as lines:
             names = generated(lines)
     except OSError:
-        return  # no code was generated, or its names were not written
+        return  # no code was generated
     os.remove(map_path)
     with open(stacks, encoding="utf-8", errors="replace") as file:
         text = _ADDRESS.sub(lambda found: _named(found, names), file.read())
@@ -143,7 +135,7 @@ def _name_generated_code(stacks: str, map_path: str) -> None:
 
 
 def generated(lines: Iterable[str]) -> List[Tuple[int, int, str]]:
-    """Return (start, end, name) of each piece of generated code, sorted by start address."""
+    """Return (start, end, name) of each piece of generated code, in order."""
     pieces = []
     for line in lines:
         start, length, name = line.split(None, 2)
@@ -160,7 +152,7 @@ def _named(address: "re.Match[str]", names: List[Tuple[int, int, str]]) -> str:
 
 
 def _fault(words: str, status: int) -> str:
-    """Return why a sampler failed, in one line; ``words`` is its output."""
+    """Explain in one line why a sampler failed."""
     if status == -signal.SIGKILL:
         return "was stopped {:g} s after its time limit".format(PATIENCE_S)
     lines = [line.strip() for line in words.splitlines() if line.strip()]
@@ -179,7 +171,7 @@ def _version(binary: str) -> Optional[str]:
 
 
 def _collapse(binary: str, data: str, place: str) -> None:
-    """Write the stacks in perf's file ``data`` to the file ``place``."""
+    """Convert perf's file to stacks."""
     fields = ["--no-inline", "--fields", "comm,tid,ip,sym,dso"]
     command = [binary, "script", "--input", data, *fields]
     with subprocess.Popen(
@@ -193,17 +185,14 @@ def _collapse(binary: str, data: str, place: str) -> None:
 
 
 def collapsed(lines: Iterable[str]) -> Counter[str]:
-    """Count the distinct stacks in the output of ``perf script``.
-
-    ``perf script`` prints each stack with its innermost frame first, and an empty line after it.
-    Frames without a symbol are named by their address, as in py-spy.
-    """
+    """Count the distinct stacks in the output of ``perf script``."""
     counts: Counter[str] = collections.Counter()
     thread = ""
     frames: List[str] = []
     for line in lines:
         if not line.strip():
             if frames:
+                # perf prints the innermost frame first
                 counts[";".join([thread, *reversed(frames)])] += 1
             frames = []
         elif not line[0].isspace():
@@ -211,5 +200,6 @@ def collapsed(lines: Iterable[str]) -> Counter[str]:
             thread = "thread ({}): {}".format(tid, " ".join(name))
         else:
             address, _, frame = line.strip().partition(" ")
+            # a frame without a symbol gets its address as name, as in py-spy
             frames.append(frame.replace(";", ",").replace("[unknown]", "0x" + address))
     return counts

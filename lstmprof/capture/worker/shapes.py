@@ -1,9 +1,8 @@
 """Input shapes of the ops of one step, recorded apart from the profile.
 
-Recording shapes slows a Python loop of small ops (by 35 to 101 % with flops, torch 2.13 on a CPU),
-so the profile has no shapes. The shapes come from one more step, or from the framework's compiled
-graph. When lstmprof reads the profile, it assigns the shapes to the profile's ops by name and
-order. Source of TensorFlow's fusions: grappler/optimizers/remapper.cc.
+Recording them slows a Python loop of small ops (by 35 to 101 % with flops, torch 2.13 on a CPU). So
+they come from one more step, or from the framework's compiled graph. Source of TensorFlow's
+fusions: grappler/optimizers/remapper.cc.
 """
 
 from __future__ import annotations
@@ -11,20 +10,19 @@ from __future__ import annotations
 import json
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
-#: Name of an op, shapes of its inputs, their element types.
+#: Op, shapes of its inputs, their element types.
 OpInputs = Tuple[str, List[Any], List[str]]
-#: ``OpInputs``, and the number of the profiled step to which they belong.
+#: The same, with the number of the profiled step.
 StepInputs = Tuple[str, List[Any], List[str], int]
-#: Name of the file with the inputs.
 FILE = "shapes.json"
-#: Suffix of a node into which TensorFlow's remapper may fuse the matmul before it.
+#: Suffix of a node into which TensorFlow may fuse the matmul before it.
 FUSED = ":_FusedMatMul"
-#: Ops into which the remapper fuses a matmul.
+#: Ops into which TensorFlow fuses a matmul.
 FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu")
 
 
 def inputs_in_trace(path: str) -> List[OpInputs]:
-    """Return the inputs of ops in torch.profiler's JSON file ``path``, earliest op first."""
+    """Return the inputs of ops in torch.profiler's JSON, earliest op first."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     ops = [event for event in events if event.get("cat") == "cpu_op" and "ts" in event]
@@ -46,7 +44,7 @@ def inputs_of_tensors(
 
 
 def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optional[str]:
-    """Write ``inputs`` to the file ``path`` and return ``path``; return None without inputs."""
+    """Write the inputs to a file; return None if there are none."""
     listed = list(inputs)
     if not listed:
         return None
@@ -56,10 +54,7 @@ def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optiona
 
 
 def inputs_of(nodes: Iterable[Any], batch: Optional[int] = None) -> Iterator[OpInputs]:
-    """Yield the inputs of each node, and of the matmul that may be fused into it.
-
-    ``batch`` is the first dimension of tensors in a loop's body, if the graph does not fix it.
-    """
+    """Yield the inputs of each node, and of the matmul that may be fused into it."""
     for op in nodes:
         yield _inputs(op, op.name, batch)
         product = _fused_product(op)
@@ -68,7 +63,7 @@ def inputs_of(nodes: Iterable[Any], batch: Optional[int] = None) -> Iterator[OpI
 
 
 def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
-    """Yield the nodes of ``graph`` and of the functions that it calls, such as loop bodies."""
+    """Yield the nodes of a graph and of its functions, such as loop bodies."""
     seen = set() if seen is None else seen
     for node in graph.get_operations():
         yield node
@@ -81,15 +76,15 @@ def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
 
 def _inputs(op: Any, name: str, batch: Optional[int]) -> OpInputs:
     if "while" not in getattr(getattr(op, "graph", None), "name", ""):
-        batch = None  # elsewhere a reshape may have joined batch and time
-    # in TensorFlow 2.8, placeholders of a condition have no such list
+        batch = None  # elsewhere, a reshape may have joined batch and time
+    # TensorFlow 2.8 has no such list for placeholders of a condition
     inputs = getattr(op, "inputs", ())
     tensors = [(_static(each.shape, batch), each.dtype.base_dtype.name) for each in inputs]
     return inputs_of_tensors(name, tensors)
 
 
 def _fused_product(op: Any) -> Optional[Any]:
-    """Return the MatMul before the node's bias addition or activation, or None."""
+    """Return the matmul before a bias addition or activation."""
     for _ in range(2):
         if op.type not in FUSED_INTO or not op.inputs:
             return None

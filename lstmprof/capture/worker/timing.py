@@ -1,12 +1,8 @@
-"""The timing pass: time each step with the host clock, without a profiler.
+"""Time each step with the host clock, without a profiler.
 
-A step ends with a synchronisation. All other work (counts, losses, rows, progress) happens while
-the clock is stopped. A profiled round is timed before and after its profile, so that lasting
-changes are visible.
-
-Workers may take turns on one CPU, so that all see the same machine while its speed changes within
-seconds (clocks, other work on the core). A worker that asks for a turn ends its current turn. The
-parent (``harness.supervisor``) answers with a byte on stdin when all other workers wait, too.
+A step ends with a synchronisation. Workers may take turns on one CPU, so that all see the same
+machine while its speed changes. A worker that asks for a turn waits for a byte on stdin, which the
+parent sends when all others wait, too.
 """
 
 from __future__ import annotations
@@ -34,31 +30,26 @@ from lstmprof.capture.worker.machine.usage import (
 Clock = Callable[[], int]
 Turn = Callable[[], None]
 
-#: A turn (the time in which no other worker runs) has one iteration, and further iterations that
-#: begin within this many ns. If a turn has several iterations, the first one counts as a warm-up,
-#: because other workers have changed the caches.
+#: A turn has one iteration, or all that begin within this time. The first of several counts as a
+#: warm-up, because other workers have changed the caches.
 TURN_NS = 20_000_000
-#: Shortest time between progress lines, because showing a line takes time on the same machine.
+#: Showing progress takes time on the same machine.
 REPORT_EVERY_NS = 1_000_000_000
 
-#: Least number of timed iterations, however long they take: a median needs them.
+#: A median needs at least this many, however long they take.
 LEAST_ITERATIONS = 3
-#: Least duration of a GPU's warm-up, because a GPU raises its clocks only under load. Chosen by
-#: hand.
+#: A GPU raises its clocks only under load. Chosen by hand.
 GPU_WARM_UP_NS = 500_000_000
 MOST_WARM_UP = 1000
-#: Largest number of iterations per turn, however short they are.
+#: Largest number of iterations in a turn.
 MOST_OF_TURN = 100
 
 
 class Iteration(NamedTuple):
     """One row of timings.parquet.
 
-    It is a tuple, because a frozen dataclass takes five times as long to make.
-
-    ``after_profile``: the iteration came after the round's profile. ``turn``: number of the
-    worker's turn, as in ``shared``. ``waiting`` is recorded only for the user's own code, whose
-    threads may wait for more than a CPU.
+    It is a tuple, because a frozen dataclass takes five times as long to make. ``waiting`` is
+    recorded only for the user's own code, whose threads may wait for more than a CPU.
     """
 
     iteration: int
@@ -80,19 +71,19 @@ class Loop:
     loss: Callable[[Any], float]
     device_ns: Callable[[], Optional[int]]
     usage: Callable[[int], Usage] = usage
-    users: bool = False  # the step runs the user's own code
+    users: bool = False  # the step is the user's own code
 
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """How many ``iterations`` to run: fewer if ``most_ns`` is over, but at least ``least``."""
+    """How many iterations to run; fewer if the time is over, but at least ``least``."""
 
     iterations: int
     most_ns: Optional[int] = None
     least: int = LEAST_ITERATIONS
 
     def halves(self) -> Tuple[Quota, Quota]:
-        """Return the quotas before and after a profile; of an odd number, the first gets more."""
+        """Return the quotas before and after a profile."""
         half_ns = None if self.most_ns is None else self.most_ns // 2
         return (
             Quota(-(-self.iterations // 2), half_ns, -(-self.least // 2)),
@@ -110,13 +101,7 @@ def timed(
     most_ns: Optional[int] = None,
     least: int = LEAST_ITERATIONS,
 ) -> List[Iteration]:
-    """Run ``warmup + iterations`` steps; return one row for each, in order.
-
-    No further step begins after ``most_ns`` nanoseconds, but at least ``least`` steps are timed.
-
-    Raises:
-        CaptureError: a loss is not finite.
-    """
+    """Run and time steps; return one row each."""
     rows: List[Iteration] = []
     began_ns = reported_ns = clock()
     step, usage = loop.step, loop.usage
@@ -145,11 +130,7 @@ def timed(
 def warmed(
     loop: Loop, count: int, least_ns: int, report: Callable[[str], None], clock: Clock
 ) -> List[Iteration]:
-    """Run ``count`` warm-up steps, and more until ``least_ns`` have passed; return their rows.
-
-    Raises:
-        CaptureError: a loss is not finite.
-    """
+    """Run warm-up steps, at least for some time."""
     rows = timed(loop, count, 0, report, clock)
     left_ns = least_ns - sum(row.wall_ns for row in rows[1:])  # the first step compiles
     if left_ns <= 0:
@@ -166,13 +147,9 @@ def shared(
     clock: Clock,
     first: int = 0,
 ) -> List[Iteration]:
-    """Run the iterations of ``share``; return their rows.
+    """Time iterations, in turns with other workers if there are any.
 
-    If ``turn`` is given, it is called to wait for each turn. Turns (see TURN_NS) are numbered from
-    ``first``; turns that belong together have the same number in all workers.
-
-    Raises:
-        CaptureError: a loss is not finite.
+    Turns with the same number belong together in all workers.
     """
     if turn is None:
         most_ns, least = share.most_ns, share.least
@@ -191,17 +168,15 @@ def shared(
 
 
 def joined(rows: List[Iteration], later: List[Iteration]) -> List[Iteration]:
-    """Return ``rows`` followed by ``later``; iterations are numbered consecutively."""
+    """Append rows, numbering the iterations consecutively."""
     return rows + [row._replace(iteration=len(rows) + row.iteration) for row in later]
 
 
 def after_profile(rows: List[Iteration]) -> List[Iteration]:
-    """Return ``rows`` with ``after_profile`` set to True."""
     return [row._replace(after_profile=True) for row in rows]
 
 
 def refuse_unless_finite(loss: float, number: int) -> None:
-    """Raise CaptureError if ``loss`` is NaN or infinite."""
     if not math.isfinite(loss):
         raise CaptureError(
             "the loss of iteration {} is {}".format(number, loss),
@@ -211,10 +186,7 @@ def refuse_unless_finite(loss: float, number: int) -> None:
 
 @contextlib.contextmanager
 def collector_frozen() -> Iterator[None]:
-    """Disable the garbage collector, and exempt all live objects from later collections.
-
-    At the end, unfreeze the objects, and enable the collector if it was enabled before.
-    """
+    """Turn the garbage collector off, and exempt all live objects from later collections."""
     was_on = gc.isenabled()
     gc.collect()
     gc.freeze()
@@ -228,7 +200,7 @@ def collector_frozen() -> Iterator[None]:
 
 
 def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
-    """Return the columns of timings.parquet, by name."""
+    """Return the columns of timings.parquet."""
     names = [name for name in Iteration._fields if name not in ("counts", "waiting")]
     return {
         **{name: [getattr(row, name) for row in rows] for name in names},
@@ -238,7 +210,7 @@ def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
 
 
 def turn_of(request: CaptureRequest, report: Callable[[str], None]) -> Optional[Turn]:
-    """Return a function that waits for the worker's next turn; None if workers take no turns."""
+    """Return a function that waits for the worker's next turn, if workers take turns."""
     if not request.turn_with:
         return None
 

@@ -39,16 +39,13 @@ Arrays = Dict[str, Any]
 #: (loss, outputs in the file's layout, gradients by the file's own names) of one step.
 Step = Tuple[float, Any, Arrays]
 
-#: Seed for weights that ``build`` initialises itself.
+#: For weights that ``build`` initialises itself.
 SEED = 0
 MEND = "correct the file, and repeat the capture"
 
 
 class UsersFile:
-    """A user's file with the interface that loops expect of an implementation.
-
-    Each framework's loop has a subclass ``File``.
-    """
+    """A user's file with the interface of an implementation; each framework has a subclass."""
 
     KERNELS = ()
 
@@ -58,11 +55,7 @@ class UsersFile:
         self.claims = callable(getattr(module, "load", None))
 
     def build(self, workload: Workload) -> Any:
-        """Return the network of ``workload``.
-
-        Raises:
-            CaptureError: the function does not return a network.
-        """
+        """Build the user's network, and check its type."""
         self.seed()
         network = getattr(self.module, self.file.function)(workload)
         fault = self.fault(network)
@@ -74,31 +67,30 @@ class UsersFile:
         return network
 
     def seed(self) -> None:
-        """Seed the framework's generator, so that ``build`` draws the same weights everywhere."""
+        """Seed the framework, so that ``build`` draws the same weights everywhere."""
 
     def fault(self, network: Any) -> Optional[str]:
-        """Return a fault such as ``a tuple, not …`` if the loop cannot train ``network``."""
+        """Say what is wrong, such as ``a tuple, not …``, if the loop cannot train the network."""
         return None
 
     def load(self, network: Any, weights: Mapping[str, Any]) -> None:
-        """Set the shared weights, if the file has ``load``."""
         if self.claims:
             self.module.load(network, weights)
 
     def parameters(self, network: Any) -> Arrays:
-        """Return name → trainable variable."""
+        """Return the trainable variables by name."""
         raise NotImplementedError
 
     def values(self, network: Any) -> Arrays:
-        """Return name → NumPy array of each variable."""
+        """Return the variables by name, as NumPy arrays."""
         raise NotImplementedError
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """Compute the first step without the optimizer; ``batch`` has the file's layout."""
+        """Compute the first step without the optimizer."""
         raise NotImplementedError
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``loss_of(workload, outputs, …)``, which also checks the shape of the outputs."""
+        """Let a loss function also check the shape of the outputs."""
 
         def loss_of_outputs(workload: Workload, outputs: Any, *others: Any, **named: Any) -> Any:
             self.refuse_unless_shaped(workload, outputs)
@@ -107,7 +99,7 @@ class UsersFile:
         return loss_of_outputs
 
     def refuse_unless_shaped(self, workload: Workload, outputs: Any) -> None:
-        """Raise CaptureError if the outputs do not have the shape of ``workload``."""
+        """Raise CaptureError if the outputs have a wrong shape."""
         expected, words = self._expected_shape(workload)
         shape = getattr(outputs, "shape", None)
         if shape is None or tuple(shape) != expected:
@@ -120,12 +112,10 @@ class UsersFile:
             )
 
     def _advice(self, workload: Workload, shape: Optional[Any]) -> str:
-        """Return the next step after a wrong shape.
-
-        The step is to change ``TIME_MAJOR`` if time and batch of the outputs seem to be exchanged.
-        """
+        """Advise what to change after a wrong shape."""
         place = workload.time_steps, workload.batch
         begins = () if shape is None else tuple(shape)[:2]
+        # time and batch seem to be exchanged
         turned = begins == (place[::-1] if self.TIME_MAJOR else place)
         if workload.every_step:
             mistaken = turned
@@ -145,7 +135,7 @@ class UsersFile:
 
 
 def implementation_of(request: CaptureRequest) -> Any:
-    """Return the built-in implementation's module, or the user's file; load each only once."""
+    """Return a built-in implementation's module, or the user's file."""
     if request.file is None:
         return importlib.import_module(request.row.module)
     name = "lstmprof_users_{}_{}".format(request.file.name, request.file.sha256[:8])
@@ -155,7 +145,7 @@ def implementation_of(request: CaptureRequest) -> Any:
 
 
 def _loaded(file: ImplementationFile, name: str) -> Any:
-    """Execute the file and return its module; the file can import modules from its own folder."""
+    """Execute the file, which can import modules from its own folder."""
     with open(file.path, "rb") as content:
         if hashlib.sha256(content.read()).hexdigest() != file.sha256:
             raise CaptureError(
@@ -183,7 +173,7 @@ def _loaded(file: ImplementationFile, name: str) -> Any:
 
 
 def file_and_line(error: BaseException, file: ImplementationFile) -> str:
-    """Return ``mymodel.py:31 in forward``: the innermost line of the file that led to ``error``."""
+    """Return the innermost line of the file that led to an error: ``mymodel.py:31 in forward``."""
     frames = traceback.extract_tb(error.__traceback__)
     within = [f for f in frames if os.path.abspath(f.filename) == file.path]
     if isinstance(error, SyntaxError) and error.filename == file.path:
@@ -195,7 +185,7 @@ def file_and_line(error: BaseException, file: ImplementationFile) -> str:
 
 
 def explained(error: Exception, file: ImplementationFile) -> List[str]:
-    """Return [fault with its line in the file, next step], one line each."""
+    """Explain an error as [fault with its line in the file, next step]."""
     words = next((line for line in str(error).splitlines() if line.strip()), "")
     where = file_and_line(error, file)
     if isinstance(error, ModuleNotFoundError) and error.name:

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 TIMINGS = "timings"
 _TOP, _TOP_OF_ONE = 5, 20
-#: Minimum size in bytes of a profile whose first step is shown early. lstmprof reads a smaller
-#: profile in about three seconds.
+#: The first step of a larger profile is shown early. A smaller one takes about three seconds to
+#: read.
 LEAST_BYTES = 2**28
-#: Largest number of devices whose first step is printed. If there are more, a last line says
-#: how many.
+#: Devices whose first step is printed; a line counts the others.
 _LANES_EACH = 2
 
 
@@ -112,7 +111,7 @@ def command(
 
 
 def _print_how_to_record(breakdowns: list[Breakdown], table: str | None) -> None:
-    """For each run in which ``table`` is empty, print how to record it, if lstmprof knows how."""
+    """Print how to record a table that is empty."""
     from lstmprof.breakdown.tables import table_of
 
     record = table_of(table).record if table and table in TABLES else ""
@@ -129,7 +128,7 @@ def _show(
     *,
     profiled: bool,
 ) -> None:
-    """Print ``tables`` of all runs; ``top`` is the number of rows, or None for the default."""
+    """Print tables of all runs; ``top`` is the number of rows, None for the default."""
     from lstmprof.breakdown import account_rows, columns, lacking, rows_of
     from lstmprof.commands.terminal import breakdown
 
@@ -155,22 +154,18 @@ def _show(
 
 
 class FirstAnswers:
-    """Prints the first step of large profiles early, and checks it when the whole file is read.
-
-    A profile is large if it has at least ``least_bytes``.
-    """
+    """Prints the first step of large profiles early, and checks it after the whole file is read."""
 
     def __init__(self, least_bytes: int = LEAST_BYTES) -> None:
         self._least_bytes = least_bytes
         self._shown_early: dict[str, FirstStep] = {}
 
     def show_early(self, path: Path, name: str) -> None:
-        """Print the breakdown of the first step of the profile at ``path`` before reading the rest.
+        """Print the breakdown of the first step before reading the rest of a profile.
 
-        Print nothing if the profile is small or its format does not allow this. ``name`` is the
-        name of the profile's run. An error is printed, and the profile is read nevertheless.
+        An error is printed, and the profile is read nevertheless.
         """
-        # imported here, because importing profile readers is slow and stored runs do not need them
+        # imported here, because profile readers import slowly and stored runs do not need them
         from lstmprof.breakdown.first_step import first_step
         from lstmprof.runs.border import border
 
@@ -186,7 +181,7 @@ class FirstAnswers:
                 options.say(line)
 
     def check(self, breakdowns: Sequence[Breakdown]) -> None:
-        """Print a line for each of ``breakdowns`` whose first step differs from the printed one."""
+        """Report first steps that differ from the printed ones."""
         if not self._shown_early:
             return
         from lstmprof.breakdown.first_step import matches
@@ -201,7 +196,7 @@ class FirstAnswers:
 
 
 def _first_step_lines(name: str, first: FirstStep) -> list[str]:
-    """Return the lines to print about the ``first`` step of the run ``name``, device by device."""
+    """Describe the first step of a run, device by device."""
     share = f"{first.read_bytes / first.file_bytes:.1%}".replace("%", " %")
     lines = [
         f"{name}: the first step ({first.name}), from the first {share} of the"

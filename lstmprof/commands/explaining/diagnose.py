@@ -120,7 +120,7 @@ def command(
     wanted = DiagnosisOptions(without, gemm_at_roofline, limits, rank, device, forms)
     with options.leaving_out() as left_out:
         runs = options.runs_of_each(paths, left_out)
-        # Runs that the user names individually must be comparable; runs of a folder need not be.
+        # Runs that the user names one by one must be comparable; runs of a folder need not be.
         named = len(runs) > 1 and all(len(path_runs) == 1 for path_runs in runs)
         tables = ("ledger", "collectives")
         breakdowns = options.broken_down(
@@ -155,7 +155,7 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str, details: Sequence[str]) 
 
 
 def _show_gain(since: str, diagnoses: Sequence[Diagnosis], wanted: DiagnosisOptions) -> None:
-    """Print for each run how much faster it is than the earlier run at the path ``since``."""
+    """Print how much faster each run is than the earlier run ``since``."""
     from lstmprof.breakdown import break_down
     from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.verdict.verdict_text import gained
@@ -174,7 +174,7 @@ def _show_against(
     format_: str,
     left_out: options.LeftOut,
 ) -> None:
-    """Print for each run the comparison with its framework's built-in layer, then the diagnosis."""
+    """Compare each run with its framework's built-in layer, then print the diagnosis."""
     from lstmprof.commands.terminal import diagnosis
     from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.recommend.builtin import try_against_builtin

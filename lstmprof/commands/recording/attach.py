@@ -48,7 +48,7 @@ def command(pid: int) -> int:
 
 
 def _log_of(pid: int) -> Path:
-    """Return the path of the log of the watched process ``pid``; refuse other processes."""
+    """Return the log of a watched process; refuse other processes."""
     from lstmprof.capture.own.watch import registered
 
     fault = f"process {pid} is not watched"
@@ -64,7 +64,7 @@ def _log_of(pid: int) -> Path:
 
 
 def _rows(pid: int, log: Path, seen: int) -> Iterator[dict[str, Any]]:
-    """Yield rows of requested profiles that ``pid`` appends to ``log`` after ``seen`` bytes."""
+    """Yield rows of requested profiles that the process appends to its log."""
     with log.open(encoding="utf-8") as lines:
         lines.seek(seen)
         while True:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lstmprof.capture.harness.plan import Planned
     from lstmprof.capture.interpreters import Wish
 
-#: Size of a network or its data -> help of the option that sets it.
+#: Size of a network or its data -> help of its option.
 _SIZES = {
     "layers": "Number of recurrent layers.",
     "hidden": "Units per layer and direction.",
@@ -47,7 +47,7 @@ _SIZES = {
 def _sizes(
     context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """Return all integers in ``texts``, each of which is one integer or a list with commas."""
+    """Parse integers, one by one or in lists with commas."""
     parts = [part.strip() for text in texts for part in text.split(",")]
     try:
         return tuple(map(int, parts))
@@ -66,7 +66,7 @@ def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
 
 
 def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
-    """Return options that replace fields of a workload; with ``many``, a size may be a list."""
+    """Return options that replace fields of a workload; with ``many``, sizes may be lists."""
     return (
         _size("layers", many=many),
         _size("hidden", many=many),
@@ -95,7 +95,7 @@ def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
     )
 
 
-#: Options that describe one network, without lists of sizes.
+#: Options of one network, without lists of sizes.
 WORKLOAD_OPTIONS = _workload_options(many=False)
 _RUN_OPTIONS = (
     click.option(
@@ -244,7 +244,7 @@ _RUN_OPTIONS = (
 
 
 def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
-    """Return a decorator that adds ``options`` to a click command, in this order."""
+    """Return a decorator that adds options to a click command."""
     return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
 
 
@@ -350,7 +350,7 @@ def command(
 
 
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
-    """Return each of the workloads ``names`` (or patterns) in each combination of ``overrides``."""
+    """Return each workload in each combination of ``overrides``."""
     rows = [w.name for w in NAMED]
     matches = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
     chosen = [name for name in rows if name in matches] + sorted(matches - set(rows))
@@ -365,7 +365,7 @@ def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloa
 
 
 def _wish(options: dict[str, Any]) -> Wish:
-    """Remove the choice of Python and package versions from ``options``, and return this choice."""
+    """Take the choice of Python and package versions out of ``options``."""
     from lstmprof.capture.interpreters import Wish
 
     versions = options.pop("versions") or ""
@@ -386,7 +386,7 @@ def _capture_one(
     name: str | None,
     force: bool,
 ) -> int:
-    """Capture ``planned``, print its path, and return the exit code; raise an error if it fails."""
+    """Capture one run, print its path, and return the exit code."""
     from lstmprof.breakdown.lacks import lacks_of
     from lstmprof.capture.harness.plan import make_ready
     from lstmprof.capture.harness.rounds import capture_run
@@ -412,7 +412,7 @@ def _capture_plan(
     name: str | None,
     force: bool,
 ) -> int:
-    """Capture each of ``planned``, even after a failure; print results; return the exit code."""
+    """Capture several runs, even after a failure; return the exit code."""
     from lstmprof.capture.harness import plan
 
     if name:

@@ -17,9 +17,9 @@ from lstmprof.commands import completion, options
 if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
-#: Seconds between lines of progress if stderr is a file or a pipe.
+#: Seconds between lines of progress in a file or pipe.
 _PRINT_EVERY_S = 10.0
-#: If more existing runs than this are skipped, their number is printed instead of their names.
+#: More skipped runs are counted, not named.
 _MOST_SKIPPED = 8
 
 
@@ -94,13 +94,12 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **flags: Any)
 
 
 class _ProgressLine:
-    """Shows progress on stderr: one changing line on a terminal, else a line every few seconds."""
+    """Shows progress on stderr: a changing line on a terminal, or a line every few seconds."""
 
     def __init__(self) -> None:
         self._shown_s: float | None = None
 
     def show(self, text: str) -> None:
-        """Show ``text`` as the progress; to a file or pipe at most every ``_PRINT_EVERY_S``."""
         if sys.stderr.isatty():
             write_over(text)
         elif self._shown_s is None or time.monotonic() - self._shown_s > _PRINT_EVERY_S:
@@ -108,13 +107,13 @@ class _ProgressLine:
             options.say(text)
 
     def clear(self) -> None:
-        """Erase the progress line on a terminal, before another line is printed."""
+        """Erase the progress line on a terminal before another line."""
         if sys.stderr.isatty():
             write_over("")
 
 
 def _print_runs(ingested: Ingested) -> None:
-    """Print each run that was written, and what its profile lacks."""
+    """Print the new runs, and what their profiles lack."""
     from lstmprof.breakdown.lacks import lacks_of
     from lstmprof.runs.remote import RemoteRun, event_count
 
@@ -128,7 +127,7 @@ def _print_runs(ingested: Ingested) -> None:
 
 
 def _print_skipped(done: Ingested) -> None:
-    """Print which runs were skipped, because they exist and their files are unchanged."""
+    """Print the runs that were skipped because their files are unchanged."""
     from lstmprof.runs.remote import RemoteRun
 
     if len(done.made_before) > _MOST_SKIPPED:

@@ -13,7 +13,7 @@ from lstmprof.capture.request import FRAMEWORKS_OWN, GO_ON, PROFILERS, STOP, THE
 from lstmprof.commands import completion, options
 
 _DEFAULT = ScriptRequest("", "")
-#: Command that starts the processes of a distributed job -> the Python module that implements it.
+#: Command that starts a distributed job -> its Python module.
 _LAUNCHERS = {
     "torchrun": "torch.distributed.run",
     "accelerate": "accelerate.commands.accelerate_cli",
@@ -21,15 +21,14 @@ _LAUNCHERS = {
 
 
 class _RunCommand(click.Command):
-    """The command ``run``; some of its arguments are options of the user's script."""
+    """The command ``run``; some of its arguments belong to the user's script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse ``args``; pass options that are unknown to lstmprof to the module or launcher.
-
-        This applies to options after ``-m MODULE`` or after a launcher such as torchrun.
+        """Pass unknown options after ``-m MODULE`` or a launcher such as torchrun on to it.
 
         Raises:
-            UsageError: an option is unknown; the message says where the script's options belong.
+            UsageError: another option is unknown; the message says where the script's options
+                belong.
         """
         try:
             return super().parse_args(ctx, list(args))
@@ -168,7 +167,7 @@ def command(script: tuple[str, ...], module: str | None, out: str, **flags: Any)
     if flags["compare_with"] is not None:
         with border(flags["compare_with"]):
             flags["compare_with"] = str(open_run(Path(flags["compare_with"])).path.resolve())
-    with staging(Path(out)):  # check now, not after a long training, that the folder can be written
+    with staging(Path(out)):  # check before a long training that the folder can be written
         pass
     flags["python"] = flags["python"] or sys.executable
     request = ScriptRequest(

@@ -1,7 +1,7 @@
 """Print rows as tables for people, and as JSON or CSV for programs. Nothing is computed here.
 
 Names come from profiles, so markup in them is not interpreted and control characters are removed.
-Bars, colours and line breaks between words are printed on terminals only, not to pipes or files.
+Bars, colours and line breaks between words are for terminals only, not for pipes and files.
 """
 
 from __future__ import annotations
@@ -20,28 +20,27 @@ from lstmprof.base.errors import one_line
 from lstmprof.base.numbers import bare, cropped, cut_text
 from lstmprof.base.streams import CONTROL, styled
 
-#: Colours of bars. Blue: busy time, or less time than in the other run. Orange: idle time, or more
-#: time. Their contrast is at least 3:1 on white and on black.
+#: Blue bars: busy time, or less time than in the other run. Orange bars: idle time, or more time.
+#: The contrast is at least 3:1 on white and on black.
 BLUE, ORANGE = "#3b7dd8", "#c8710a"
-#: Least and largest width, in characters, of the column of bars.
+#: Least and largest width of bars, in characters.
 _SHORTEST, _LONGEST = 8, 30
 _BLOCK = "█"
-#: Width, in characters, of output to a pipe or a file.
+#: Width of output to a pipe or a file, in characters.
 PIPED = 100
-#: Number of spaces between columns; and least width, in characters, to which names are shortened
-#: before columns are omitted.
+#: Spaces between columns, and the width to which names are shortened before columns are omitted.
 _SPACE, _LEAST_NAME = 2, 32
-#: On a terminal with fewer characters per line than this, headers of columns are not names of runs.
+#: On a narrower terminal, headers of columns are not names of runs.
 _NARROW = 100
-#: Additional indentation of the later lines of a wrapped text. No other lines have it, so that one
-#: sees if a name contains a fake line of output.
+#: Indentation of the later lines of a wrapped text. No other lines have it, so a fake line of
+#: output in a name is visible.
 _CONTINUED = "    "
-#: Replacements for characters, if the output's encoding (such as ASCII) does not have them.
+#: Replacements for characters that the output's encoding, such as ASCII, lacks.
 _NEAREST = str.maketrans(
     {"–": "-", "−": "-", "…": "~", "×": "x", "µ": "u", "±": "+-", "→": "->", "²": "2"}
 )
 
-#: Characters with which a formula in a spreadsheet begins, including their full-width forms.
+#: A formula in a spreadsheet begins with one of these; some are full-width.
 _RUN_BY_SPREADSHEETS = tuple("=+-@＝＋－＠")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?").fullmatch
 
@@ -51,17 +50,14 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Bars:
-    """The bars of a table: a value and a colour per row. A row with the value None has no bar.
-
-    All bars have a common zero; bars of negative values extend to its left.
-    """
+    """The bars of a table: a value and a colour per row; None has no bar."""
 
     values: Sequence[float | None]
     colours: Sequence[str]
 
 
 def write_json(value: Any, out: TextIO | None = None) -> None:
-    """Print ``value`` as JSON; unknown numbers are null, and control characters escaped."""
+    """Print JSON; unknown numbers are null, and control characters escaped."""
     out = out or sys.stdout
     plain = not (out.encoding or "utf-8").lower().startswith("utf")
     written = json.JSONEncoder(indent=1, ensure_ascii=plain, allow_nan=False).iterencode(value)
@@ -72,10 +68,10 @@ def write_json(value: Any, out: TextIO | None = None) -> None:
 def write_csv(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], out: TextIO | None = None
 ) -> None:
-    """Print ``rows`` as CSV with a header; unknown values are empty fields. The encoding is UTF-8.
+    """Print CSV in UTF-8, with a header; unknown values are empty.
 
-    A list of texts becomes one field, joined by ``; ``; other nested values become JSON. Text that
-    a spreadsheet would execute gets an apostrophe in front. Source: OWASP, "CSV Injection".
+    A list of texts is joined by ``; ``; other nested values become JSON. Text that a spreadsheet
+    would execute gets an apostrophe in front. Source: OWASP, "CSV Injection".
     """
     out = out or sys.stdout
     if hasattr(out, "reconfigure"):
@@ -109,10 +105,9 @@ def write_table(
 ) -> None:
     """Print a table of texts; columns whose name starts with ``>`` are right-aligned.
 
-    Only the columns ``crop`` (names) and ``cut`` (sentences) are shortened if a line is too long.
-    If this is not enough on a terminal, the columns ``spare`` are omitted, the first one first.
-    ``bars`` are drawn on a terminal if there is room. Pipes and files get all columns and no bars.
-    With ``blank``, an empty line follows the table.
+    If lines are too long, the columns ``crop`` (names) and ``cut`` (sentences) are shortened; on a
+    terminal, ``spare`` columns are then omitted, the first one first. ``bars`` are drawn on a
+    terminal if there is room. With ``blank``, an empty line follows.
     """
     columns = [one_line(name) for name in columns]
     cells = [[one_line(cell) for cell in row] for row in rows]
@@ -147,10 +142,7 @@ def _fitted(
     width: int,
     bars: Bars | None,
 ) -> tuple[Sequence[str], int]:
-    """Return (columns to omit so that lines fit ``width``, width that is left for bars).
-
-    The width for bars is 0 if there is no room for them.
-    """
+    """Return (columns to omit so that lines fit, width left for bars or 0)."""
     drawable = bars is not None and printable(_BLOCK)
     hidden = _left_out(columns, cells, long, spare, width - _SPACE - _SHORTEST)
     if not drawable or hidden is None:
@@ -167,7 +159,7 @@ def _fitted(
 def _left_out(
     columns: Sequence[str], cells: Cells, long: Sequence[str], spare: Sequence[str], width: int
 ) -> tuple[str, ...] | None:
-    """Return the columns to omit: as few of ``spare``, in order, as suffice; None if all do not."""
+    """Return as few ``spare`` columns to omit as suffice; None if all do not."""
     needed = {
         name: _SPACE + (min(wide, _LEAST_NAME) if name in long else wide)
         for name, wide in zip(columns, _widths(columns, cells), strict=True)
@@ -180,7 +172,7 @@ def _left_out(
 
 
 def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
-    """Return the printed width of each column, in characters."""
+    """Return the printed width of each column."""
     return [
         max(len(spoken(name.removeprefix(">"))), *(len(spoken(row[i])) for row in cells), 0)
         for i, name in enumerate(columns)
@@ -190,7 +182,7 @@ def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
 def _shorten(
     columns: Sequence[str], cells: Cells, names: Sequence[str], cut: Sequence[str], width: int
 ) -> None:
-    """Shorten the columns ``names`` and ``cut`` in place, so that lines fit ``width``."""
+    """Shorten the columns ``names`` and ``cut`` in place, so that lines fit."""
     wide, long = _widths(columns, cells), [*names, *cut]
     places = sorted((i for i, name in enumerate(columns) if name in long), key=lambda i: wide[i])
     fixed = sum(w + _SPACE for i, w in enumerate(wide) if i not in places)
@@ -204,7 +196,7 @@ def _shorten(
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
-    """Return bars of at most ``width`` characters; a non-zero value has at least 1/8 character."""
+    """Draw bars; a non-zero value has at least 1/8 character."""
     from rich.bar import Bar
 
     values = [value or 0.0 for value in bars.values]
@@ -220,7 +212,7 @@ def _drawn(bars: Bars, width: int) -> list[Any]:
 
 
 def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -> None:
-    """Print the table without breaking lines; the column of bars is ``room`` characters wide."""
+    """Print the table without breaking lines."""
     from rich.table import Table
     from rich.text import Text
 
@@ -243,9 +235,9 @@ def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -
 
 
 def write_line(text: str = "", *, style: str = "", head: str = "", wrap: bool = False) -> None:
-    """Print one line of text, with its leading spaces; its beginning ``head`` is in bold.
+    """Print one line, its beginning ``head`` in bold.
 
-    The line is broken between words on a terminal; in a pipe or file, only with ``wrap``.
+    It is broken between words on a terminal; in a pipe or file, only with ``wrap``.
     """
     from rich.text import Text
 
@@ -266,24 +258,24 @@ def write_line(text: str = "", *, style: str = "", head: str = "", wrap: bool = 
 
 
 def _indented(text: str) -> str:
-    """Return ``text`` as one line, with its leading spaces."""
+    """Return one line, with its leading spaces."""
     return text[: len(text) - len(text.lstrip(" "))] + one_line(text)
 
 
 def wrapped(head: str, text: str) -> list[str]:
-    """Return ``head`` and ``text`` in lines of fitting width; later lines begin below ``text``."""
+    """Break ``head`` and ``text`` into lines; later lines begin below ``text``."""
     from lstmprof.diagnose.verdict import verdict_text
 
     return verdict_text.wrapped(spoken(head), spoken(one_line(text)), "", None, console().width)
 
 
 def write_under(head: str, text: str) -> None:
-    """Print ``head`` in bold and then ``text``, wrapped to the width of the output."""
+    """Print ``head`` in bold and then ``text``, with line breaks."""
     write_lines(wrapped(head, text), bold=len(head))
 
 
 def write_lines(lines: Sequence[str], *, bold: int) -> None:
-    """Print ``lines`` without wrapping, the first line with its first ``bold`` characters bold."""
+    """Print lines without wrapping; the first ``bold`` characters are bold."""
     from rich.text import Text
 
     words = Text(spoken("\n".join(map(_indented, lines))))
@@ -292,10 +284,7 @@ def write_lines(lines: Sequence[str], *, bold: int) -> None:
 
 
 def console(least: int = 0) -> Any:
-    """Return a rich console for stdout, at least ``least`` characters wide.
-
-    Otherwise, it is as wide as the terminal, or ``PIPED`` if stdout is no terminal.
-    """
+    """Return a rich console for stdout, at least ``least`` characters wide."""
     from rich.console import Console
 
     out, width = styled(sys.stdout), None if sys.stdout.isatty() else PIPED
@@ -304,12 +293,12 @@ def console(least: int = 0) -> Any:
 
 
 def narrow() -> bool:
-    """Return whether stdout is a terminal with less than ``_NARROW`` characters per line."""
+    """Return whether stdout is a narrow terminal."""
     return bool(sys.stdout.isatty() and console().width < _NARROW)
 
 
 def spoken(text: str) -> str:
-    """Return ``text`` with characters replaced that standard output cannot encode."""
+    """Replace characters that standard output cannot encode."""
     if printable(text):
         return text
     encoding = sys.stdout.encoding or "ascii"
@@ -317,7 +306,7 @@ def spoken(text: str) -> str:
 
 
 def printable(text: str) -> bool:
-    """Return whether standard output can encode ``text``."""
+    """Return whether standard output can encode a text."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -326,7 +315,7 @@ def printable(text: str) -> bool:
 
 
 def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> list[str]:
-    """Return ``values`` as texts with ``digits`` decimals, which sum to ``whole`` as printed.
+    """Round values so that they add up to ``whole`` as printed.
 
     The method is the largest remainder (Hamilton).
     """

@@ -1,6 +1,6 @@
 """The text of ``lstmprof breakdown``: times, where the step goes, the largest kernels, warnings.
 
-A lane is one device of one rank. Several runs, or several lanes of a run, are rows of one table.
+A lane is one device of one rank.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from lstmprof.base.names import PART_WORDS
-from lstmprof.base.numbers import milliseconds, number_of, percent
+from lstmprof.base.numbers import listed, milliseconds, number_of, percent
 from lstmprof.breakdown import Breakdown, comparable
 from lstmprof.breakdown.attribution.host import omits_short_ops
 from lstmprof.breakdown.clean.timings import lost_in_words
@@ -17,32 +17,28 @@ from lstmprof.breakdown.mean_step import MeanStep, lane_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import tables, timings, warned
 
-#: Decimals of milliseconds, so that microseconds are visible.
+#: Decimals of milliseconds, to show microseconds.
 _DIGITS = 3
-#: With ``--table ledger``, a run with at most this many lanes (devices of ranks) has a table for
-#: each lane. Other runs have one table with a row per lane.
+#: With ``--table ledger``, a run with more lanes has one table with a row per lane.
 _LANES_EACH = 3
-#: A line says how many device activities have a launch call and an op, unless at least this share
-#: have. Chosen by hand.
+#: A line counts activities with a launch call and an op if fewer than this share have both. Chosen
+#: by hand.
 _MOST_LINKED = 0.9
-#: A part of a step has its own row if it is one of the ``_PARTS`` largest parts and has at least
-#: the share ``_LEAST_SHARE`` of the step. ``--table ledger`` shows all parts.
+#: The largest parts of a step, with at least this share, have rows of their own.
 _PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
-#: In a table with one step per row, a part has a column if it is at least this share of some step.
+#: A part has a column if it is at least this share of some step.
 _LEAST_COLUMN_SHARE = 0.02
 _OTHER_WORK, _OTHER_IDLE = "other busy", "other idle"
-#: The clean step, in words that explain it.
-CLEAN = "clean step (without profiler overhead and outliers)"
 
-#: A part of the breakdown: (state ``busy`` or ``idle``, name, ns summed over the steps).
+#: A part of the breakdown: (``busy`` or ``idle``, name, ns summed over the steps).
 Part = tuple[str, str, int]
 
 
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
     """Print each run's times, its breakdown and its ``top`` longest kernels.
 
-    The breakdown is of the profiled steps instead of the clean step if ``profiled`` is True.
+    The breakdown is of the clean step, or of the ``profiled`` steps.
     """
     timings.show(breakdowns)
     for breakdown in sorted(breakdowns, key=timings.step_ns):
@@ -57,7 +53,7 @@ def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> No
 
 
 def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
-    """Print the table ``name`` of each run, at most ``top`` rows; ``ledger`` has all its rows."""
+    """Print a table of each run, ``top`` rows at most; ``ledger`` has all rows."""
     if name == "timings":
         timings.show(breakdowns, statistics=True)
         if not any(breakdown.timings for breakdown in breakdowns):
@@ -116,7 +112,7 @@ def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
 
 
 def _shown_parts(step: MeanStep) -> list[Part]:
-    """Return the parts of a step; small busy parts are one sum, small idle parts another."""
+    """Sum the small busy parts of a step, and its small idle parts."""
     by_size = sorted(step.parts, key=lambda part: -part[2])
     least_ns = _LEAST_SHARE * step.total_ns
     large = {part[:2] for part in by_size[:_PARTS] if part[2] >= least_ns}
@@ -141,7 +137,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
     ]
     rows.append(["", "sum", milliseconds(step.mean_ns, _DIGITS), "100.0 %"])
     colours = [terminal.ORANGE if state == "idle" else terminal.BLUE for state, _, _ in parts]
-    lengths = [*(max(ns, 0) for _, _, ns in parts), None]  # the last row, the sum, has no bar
+    lengths = [*(max(ns, 0) for _, _, ns in parts), None]  # the last row is the sum, without a bar
     terminal.write_table(
         _heading(breakdown, step),
         ["", "part", ">ms", ">of step" if has_steps(breakdown) else ">of profile"],
@@ -151,7 +147,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """Return the sentence on how many activities have a launch call and an op; [] if most have."""
+    """Say how many activities have a launch call and an op, unless most have."""
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
@@ -159,38 +155,40 @@ def _linked(breakdown: Breakdown) -> list[str]:
     if min(shares) >= _MOST_LINKED:
         return []
     launched, issued = map(percent, shares)
-    text = f"of {links.activities:,} GPU activities, {launched} have their launch call in the"
-    return [f"{text} profile, and {issued} have the framework op that issued them"]
+    return [
+        f"{launched} of {links.activities:,} GPU activities have a launch call in the profile, and "
+        f"{issued} have a framework op"
+    ]
 
 
 def has_steps(breakdown: Breakdown) -> bool:
-    """Return whether the profile has step markers; without markers, it counts as one step."""
+    """Return whether the profile has step markers; without them, it counts as one step."""
     return any(window.step is not None for window in breakdown.windows)
 
 
 def _heading(breakdown: Breakdown, step: MeanStep) -> str:
-    info = breakdown.run.info
-    where = lane_words(step.rank, step.device)
+    info, marked = breakdown.run.info, has_steps(breakdown)
+    where = f"{'the ' if step.device is None else ''}{lane_words(step.rank, step.device)}"
     named = info.device_names.get(str(step.device))
-    marked = has_steps(breakdown)
-    steps = number_of(step.steps, "profiled step", "profiled steps")
-    what = f"mean of {steps}" if step.steps > 1 else steps
-    if not marked:
-        what = "the whole profile, because it has no step markers"
-    facts = [f"{where} ({named})" if named else where, f"from {steps}" if step.clean else what]
+    title = f"time {'per step' if marked else 'of the whole profile'} on {where}"
+    title += f" ({named})" if named else ""
+    title += ", without outliers" if step.clean else ""
     if step.clean and step.recording is not None:
         overhead = milliseconds(step.recording.ns, _DIGITS)
-        facts.append(f"minus {overhead} ms of profiler overhead")
-    facts += [lack.words for lack in breakdown.lacks if lack.blinds]
-    facts += [f"recurrent layers: {info.kernels_used}"] if info.kernels_used else []
+        title += f" and without {overhead} ms of profiler overhead"
+    steps = number_of(step.steps, "profiled step", "profiled steps")
+    mean = step.steps > 1 and not step.clean
+    facts = [f"{'Mean of' if mean else 'From'} {steps}" if marked else "No step has a marker"]
+    lacks = [lack.words for lack in breakdown.lacks if lack.blinds]
+    facts += [f"Incomplete profile: {listed(lacks)}"] if lacks else []
+    facts += [f"Recurrent layers: {info.kernels_used}"] if info.kernels_used else []
     waits = step.waits_for_host_share
-    facts += [f"waits {percent(waits)} of the time for the host"] if waits is not None else []
-    whose = CLEAN if step.clean else "step" if marked else "profile"
-    return f"{breakdown.run.name}: time of the {whose}: " + ", ".join(facts)
+    facts += [] if waits is None else [f"Waits for the host: {percent(waits)} of the time"]
+    return ". ".join([f"{breakdown.run.name}: {title}", *facts])
 
 
 def show_side_by_side(breakdowns: list[Breakdown], *, profiled: bool) -> None:
-    """Print all times, then a table per group of runs, with a row per lane of a run."""
+    """Print all times, then the runs side by side, with a row per lane."""
     timings.show(breakdowns)
     timed = [place for group in comparable(breakdowns) for place in group]
     groups: dict[str, list[Breakdown]] = {}
@@ -225,19 +223,21 @@ def _row_name(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) 
 
 
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
-    """Return the title of a table with one step per row (``marked``), or one profile per row."""
-    clean = all(step.clean for step in steps)
-    whose = CLEAN if clean else "step" if marked else "profile"
-    return f"time of the {whose} in ms: busy time by part, all idle time, idle time by cause"
+    """Return the title of a table with one step, or one profile, per row."""
+    title = "time per step in ms" if marked else "time of the whole profile in ms"
+    if all(step.clean for step in steps):
+        recorded = all(step.recording is not None for step in steps)
+        title += f", without outliers{' and profiler overhead' if recorded else ''}"
+    return f"{title}: busy time by part, all idle time, idle time by cause"
 
 
 def show_lanes(
     heading: str, of: str, lanes: Sequence[tuple[str, MeanStep]], *, marked: bool = True
 ) -> None:
-    """Print a table with one row per mean step; ``lanes`` are pairs (name of the row, mean step).
+    """Print a table with one row per mean step.
 
-    ``of`` is the header of the column of names. With ``marked=False`` the profile has no step
-    markers, and a row is the whole profile.
+    ``lanes`` are pairs (name of the row, mean step), and ``of`` is the header of the names. Without
+    step markers (``marked=False``), a row is the whole profile.
     """
     steps = [step for _, step in lanes]
     busy, idle = (_columns(steps, state) for state in ("busy", "idle"))
@@ -265,7 +265,7 @@ def show_lanes(
 
 
 def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
-    """Return the names of parts of ``state`` (busy or idle) that get a column, largest first."""
+    """Return the busy or idle parts that get a column, largest first."""
     shares: dict[str, float] = {}
     large = set()
     for step in steps:

@@ -39,14 +39,13 @@ from lstmprof.diagnose.verdict.verdict_text import (
     worst_first,
 )
 
-#: If there are more than ``MANY`` diagnoses, a table has one row for each, and only the first
-#: ``SHOWN`` are printed in full.
+#: More than ``MANY`` diagnoses have a row each, and only the first ``SHOWN`` are printed in full.
 MANY, SHOWN = 6, 3
 
 
 @dataclass
 class _Labels:
-    """Maps each run of ``diagnoses`` to its label, or to its name if another run has the label."""
+    """Labels of runs, or their names if labels repeat."""
 
     diagnoses: Sequence[Diagnosis]
     _label_of: dict[str, str] = field(default_factory=dict)
@@ -61,18 +60,17 @@ class _Labels:
 
 
 def show(diagnosis: Diagnosis) -> None:
-    """Print the verdict of one diagnosis."""
+    """Print one verdict."""
     show_all([diagnosis])
 
 
 def show_all(
     diagnoses: Sequence[Diagnosis], details: Collection[str] = (), *, more: bool = True
 ) -> None:
-    """Print the verdicts, worst first, with the requested ``details`` (of ``names.DETAILS``).
+    """Print verdicts, worst first, with the requested details (of ``names.DETAILS``).
 
-    If there are more than ``MANY``, a table of all comes first. Then, without ``details``, only the
-    first few verdicts are printed in full. With ``more``, the last line names the options that show
-    more.
+    If there are many, a table of all comes first, and only a few are printed in full. ``more``
+    names options that show more.
     """
     ordered = worst_first(diagnoses)
     names = _Labels(diagnoses)
@@ -98,7 +96,7 @@ def show_all(
 
 
 def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
-    """Print tables with one row per diagnosis, one table per baseline."""
+    """Print a table per baseline, with a row per diagnosis."""
     groups: dict[str, list[Diagnosis]] = {}
     for diagnosis in diagnoses:
         groups.setdefault(_group_title(diagnosis, names), []).append(diagnosis)
@@ -116,7 +114,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 
 
 def _group_title(diagnosis: Diagnosis, names: _Labels) -> str:
-    """Return the title of a table: the conditions and the baseline of ``diagnosis``."""
+    """Return a table's title: conditions and baseline."""
     if diagnosis.fast is None:
         return "no baseline: no other run has the same workload, mode, precision and device"
     took = diagnosis.verdict.baseline_ms
@@ -135,7 +133,7 @@ def _row(diagnosis: Diagnosis, names: _Labels) -> list[str]:
 
 
 def _heading(diagnosis: Diagnosis) -> list[str]:
-    """Return the lines above a verdict: the conditions and the baseline, if known."""
+    """Return the lines above a verdict: conditions and baseline."""
     what = conditions(diagnosis.slow.info)
     lines = [what] if what else []
     against = baseline_line(diagnosis)
@@ -143,7 +141,7 @@ def _heading(diagnosis: Diagnosis) -> list[str]:
 
 
 def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
-    """Print one verdict with the requested ``details``."""
+    """Print one verdict with details."""
     names = diagnosis.kernel_names
     first, *lines = verdict_text(diagnosis, terminal.console().width, terminal.spoken)
     terminal.write_lines(first, bold=len(first[0]))
@@ -163,7 +161,7 @@ def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
 
 
 def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
-    """Print how much time the first few runs lost to other processes and threads."""
+    """Print how much time runs lost to other processes and threads."""
     runs = {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p is not None}
     lost = [
         f"run '{names[profile]}': {text}" if len(runs) > 1 else text
@@ -186,9 +184,9 @@ def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
 
 
 def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
-    """Return ``diagnoses`` in Markdown, worst first.
+    """Write diagnoses in Markdown, worst first.
 
-    If there are more than ``MANY``, each has one line, and only the first few follow in full.
+    If there are more than ``MANY``, each has one line, and only a few follow in full.
     """
     ordered = worst_first(diagnoses)
     texts = []
@@ -205,7 +203,7 @@ def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
 
 
 def markdown(diagnosis: Diagnosis) -> str:
-    """Return ``diagnosis`` in Markdown: sentence, warnings, differences, findings and limits."""
+    """Write a diagnosis in Markdown: sentence, warnings, differences, findings and limits."""
     lines = [f"**{escaped(diagnosis.sentence)}**"]
     doubts = [f"- recording: {escaped(text)}" for text in diagnosis.lacking]
     doubts += [f"- warning: {escaped(text)}" for text in diagnosis.warnings]
@@ -217,7 +215,7 @@ def markdown(diagnosis: Diagnosis) -> str:
     large = evidence.large_findings(diagnosis)
     lines += [""] if large else []
     for explained in large:
-        lines.append(f"- **{explained.finding.words}**: {escaped(explained.sentence)}")
+        lines.append(f"- **{explained.finding.words}** {escaped(explained.sentence)}")
         for advice in explained.remedies:
             lines.append(f"  - {escaped(advice.text)} ({escaped(advice.source)})")
     if diagnosis.dominant is not None:

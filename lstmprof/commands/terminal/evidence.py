@@ -26,18 +26,18 @@ from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.diagnose.verdict.sentences import roofline_sentence
 
-#: Number of findings whose evidence is printed; JSON has the evidence of all.
+#: Findings whose evidence is printed; JSON has the evidence of all.
 _WITH_EVIDENCE = 3
-#: Maximum length, in characters, of a run's name in a column's header.
+#: Longest name of a run in a column's header.
 _WIDTH = 28
 _OF_DIFFERENCE = ">of difference"
 _REACH_HEADS = ("busy with", ">ms", ">roofline ms", ">% of roofline")
-#: Largest number of steps in a text such as "2 in 3 steps", for ops called less than once per step.
+#: Most steps in a text such as "2 in 3 steps", for ops called less than once per step.
 _MOST_STEPS = 100_000
 
 
 def show_waterfall(diagnosis: Diagnosis) -> None:
-    """Print a blank line, then the table of differences of two steps by kind of time."""
+    """Print the difference of two steps by kind of time."""
     terminal.write_line()
     rows = waterfall_rows(diagnosis.differences)
     colours = [terminal.ORANGE if d.delta_ns > 0 else terminal.BLUE for d in rows]
@@ -52,13 +52,13 @@ def show_waterfall(diagnosis: Diagnosis) -> None:
 
 
 def show_findings(diagnosis: Diagnosis) -> None:
-    """Print each large finding after a blank line; the first few have tables of evidence."""
+    """Print each large finding; the first few have tables of evidence."""
     for place, explained in enumerate(large_findings(diagnosis)):
         _show_finding(diagnosis, explained, evidence=place < _WITH_EVIDENCE)
 
 
 def show_roofline(limit: Roofline) -> None:
-    """Print the sentence about the roofline, and a table: busy and least time of each category."""
+    """Print the roofline, with the busy and the least time of each category."""
     cells = [
         [
             listed(PART_WORDS.get(name, name) for name in reach.categories),
@@ -74,14 +74,14 @@ def show_roofline(limit: Roofline) -> None:
 
 
 def large_findings(diagnosis: Diagnosis) -> list[Explained]:
-    """Return the findings of at least 5 % of the difference (or of the step, for a single run)."""
+    """Return the findings of at least 5 % of the difference, or of the step."""
     return [e for e in diagnosis.shown if abs(e.finding.share or 0) >= ADVISED_SHARE]
 
 
 def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool) -> None:
     finding, names = explained.finding, diagnosis.kernel_names
     terminal.write_line()
-    terminal.write_under(f"{finding.words}: ", with_short_names(explained.sentence, names))
+    terminal.write_under(f"{finding.words} ", with_short_names(explained.sentence, names))
     for advice in explained.remedies:
         text = f"{with_short_names(advice.text, names)} [{advice.source}]"
         terminal.write_lines(terminal.wrapped("  → ", text), bold=0)
@@ -92,7 +92,7 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
 
 
 def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
-    """Return (fast run or "", slow run) as names for headers; with ``narrow``, ("fast", "slow")."""
+    """Return (fast run, slow run) as names for headers; without a fast run, it is empty."""
     if diagnosis.fast is None:
         return "", cropped(diagnosis.slow.name, _WIDTH)
     if narrow:
@@ -102,13 +102,13 @@ def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
 
 
 def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
-    """Return the headers of the table of differences; headers of numbers begin with ``>``."""
+    """Return the headers of the table of differences; ``>`` marks numbers."""
     fast, slow = _names(diagnosis, narrow)
     return ["kind of time", f">{fast} ms", f">{slow} ms", ">difference ms", _OF_DIFFERENCE]
 
 
 def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
-    """Return one row per kind of time, and a row with the sum; the printed numbers add up."""
+    """Return one row per kind of time, and the sum; the printed numbers add up."""
     rows = waterfall_rows(diagnosis.differences)
     columns = [[d.fast_ns for d in rows], [d.slow_ns for d in rows], [d.delta_ns for d in rows]]
     whole = sum(columns[2])
@@ -128,7 +128,7 @@ def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
 
 
 def waterfall_rows(rows: Sequence[Difference]) -> list[Difference]:
-    """Return the rows with at least 5 % of the total difference, and one row with all others."""
+    """Return the differences of at least 5 % of the total, and the sum of the others."""
     least = ADVISED_SHARE * max(abs(sum(d.delta_ns for d in rows)), 1)
     large = [d for d in rows if abs(d.delta_ns) >= least]
     small = [d for d in rows if abs(d.delta_ns) < least]
@@ -143,14 +143,17 @@ def _signed(number: str) -> str:
 
 
 def evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
-    """Return the headers of a table of evidence: "evidence" and the names of the runs."""
+    """Return the headers of a table of evidence: "evidence" and the runs."""
     fast, slow = _names(diagnosis, narrow)
     return ["evidence", f">{fast}", f">{slow}"] if fast else ["evidence", f">{slow}"]
 
 
 def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
-    """Return rows of a finding's counts and largest ops, with one value if ``alone``, else two."""
+    """Return a finding's counts and largest ops, for one run if ``alone``, or else two."""
     cells = [_count_cells(change, finding.slow.per_step) for change in worth_a_line(finding)]
+    if finding.largest:
+        by = "op or range" if finding.slow.device is None else "kernel or op"
+        cells.append([f"time per step by {by}:", "", ""])
     for c in finding.largest:
         spent = _spent(c.fast_ns, c.fast_count), _spent(c.slow_ns, c.slow_count)
         cells.append([cropped(c.name), *spent])
@@ -158,7 +161,7 @@ def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
 
 
 def _spent(ns: int, calls: float) -> str:
-    """Return time and calls per step: ``3.2 ms in 20 calls``, or ``3.2 ms, 2 in 3 steps``."""
+    """Describe time and calls per step: ``3.2 ms in 20 calls``, or ``3.2 ms, 2 in 3 steps``."""
     if 0 < calls < 1:
         times = Fraction(calls).limit_denominator(_MOST_STEPS)
         often = "once" if times.numerator == 1 else count(times.numerator)

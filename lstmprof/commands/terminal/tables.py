@@ -1,7 +1,4 @@
-"""The text of a run's tables: the kernels with most time, or one table that the user names.
-
-The tables have readable units, and the columns that fit.
-"""
+"""The text of a run's tables: the kernels with most time, or one table that the user names."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ from lstmprof.commands import terminal
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
 
-#: Columns of text that are shortened if a line is too long.
+#: Columns of text that are shortened in long lines.
 _LONG = ("name", "rule", "op", "within")
-#: Columns whose values are names of parts; ``PART_WORDS`` has the words to print for them.
+#: Columns with names of parts, which ``PART_WORDS`` translates.
 _PARTS = ("category", "part")
-#: The column that a narrow terminal omits.
+#: A narrow terminal omits this column.
 _SPARE = "rule"
-#: Unit of a column -> scales: (minimum, unit to print, factor, decimals). The column gets the first
-#: scale whose minimum its largest value reaches.
+#: Unit of a column -> (minimum, unit to print, factor, decimals), for the first minimum that the
+#: column's largest value reaches.
 _SCALES = {
     "ns": ((1e6, "ms", 1e-6, 3), (0, "µs", 1e-3, 1)),
     "bytes": ((1e6, "MB", 1e-6, 1), (0, "B", 1, 0)),
@@ -33,12 +30,12 @@ _SCALES = {
     "share": ((0, "%", 100, 1),),
     "1/s": ((0, "/s", 1, 0),),
 }
-#: Decimals of milliseconds, so that microseconds are visible.
+#: Decimals of milliseconds, to show microseconds.
 _DIGITS = 3
 
 
 def show_kernels(breakdown: Breakdown, top: int) -> None:
-    """Print the ``top`` kernels with most time of a run, summed over its ranks and devices."""
+    """Print the kernels with most time, summed over ranks and devices."""
     everywhere = _summed_over_devices(breakdown.kernels)
     table = everywhere.slice(0, top).to_pylist()
     rows = [
@@ -77,15 +74,12 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
 
 
 def _rank_devices(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
-    # Not group_by: it would import Arrow's query engine.
+    # Not group_by, which would import Arrow's query engine.
     return set(zip(*(kernels[name].to_pylist() for name in ("rank", "device")), strict=True))
 
 
 def _summed_over_devices(kernels: pa.Table) -> pa.Table:
-    """Return ``kernels`` with one row per kernel, summed over the devices.
-
-    Columns that cannot be summed (calls per step, percentiles) are null.
-    """
+    """Sum each kernel over the devices; what cannot be summed becomes null."""
     if len(_rank_devices(kernels)) < 2:
         return kernels
     sums = [("total_ns", "sum"), ("count", "sum")]
@@ -107,7 +101,7 @@ def _summed_over_devices(kernels: pa.Table) -> pa.Table:
 
 
 def show_table(breakdown: Breakdown, name: str, top: int) -> None:
-    """Print the first ``top`` rows of the table ``name``."""
+    """Print the first rows of a table."""
     table, everything = TABLES[name], breakdown.table(name)
     rows = everything.slice(0, top).to_pylist()
     columns = {column.name: column for column in table.columns}
@@ -125,7 +119,7 @@ def show_table(breakdown: Breakdown, name: str, top: int) -> None:
 
 
 def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
-    """Return (header of a column with its unit, values as text)."""
+    """Return (header with unit, values as text) of a column."""
     heading = column.name.removesuffix("_ns").replace("_", " ")
     if pa.types.is_string(column.type):
         in_words = PART_WORDS if column.name in _PARTS else {}

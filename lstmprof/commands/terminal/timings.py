@@ -9,17 +9,14 @@ from lstmprof.commands import terminal
 from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.runs.metadata import RunInfo
 
-#: Decimals of milliseconds, so that microseconds are visible.
+#: Decimals of milliseconds, to show microseconds.
 _DIGITS = 3
-#: Columns that only ``--table timings`` has.
+#: Columns of ``--table timings`` alone.
 _STATISTICS = (">mean ± std ms", ">p95 ms")
 
 
 def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
-    """Print step times: one table per group of comparable runs, then one per group of versions.
-
-    With ``statistics``, the tables also have means, standard deviations and percentiles.
-    """
+    """Print step times: a table per group of comparable runs, then one per group of versions."""
     slowdown = compared(breakdowns)
     for group in comparable(breakdowns):
         order = sorted(group, key=lambda i: step_ns(breakdowns[i]))
@@ -49,7 +46,7 @@ def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
 
 
 def _show_versions(breakdowns: list[Breakdown]) -> None:
-    """Print step times by framework version, for implementations captured with several versions."""
+    """Print step times by framework version."""
     for group in by_version(breakdowns):
         terminal.write_table(
             f"Time per step by version: {conditions(group[0].breakdown.run.info)}",
@@ -71,7 +68,7 @@ def _version_cells(row: VersionedRun) -> list[str]:
 
 
 def conditions(info: RunInfo) -> str:
-    """Return the conditions of a run: ``1x320-ce-short (batch 64, …): train, fp32, …``."""
+    """Describe the conditions of a run: ``1x320-ce-short (batch 64, …): train, fp32, …``."""
     words = conditions_in_words(info)
     network = words.pop("workload", "")
     if list(words) == ["device"]:
@@ -80,12 +77,12 @@ def conditions(info: RunInfo) -> str:
 
 
 def step_ns(breakdown: Breakdown) -> float:
-    """Return the length of the clean step, by which runs are sorted; 0 if no step was timed."""
+    """Return the length of the clean step, to sort runs; 0 if no step was timed."""
     return breakdown.timings.step_ns if breakdown.timings else 0.0
 
 
 def labels_of(breakdowns: list[Breakdown]) -> list[str]:
-    """Return one label per run: its short label if that is unique, else its name."""
+    """Return one label per run: the short one if it is unique, or else the name."""
     short = [breakdown.run.info.called for breakdown in breakdowns]
     return labels([breakdown.run.name for breakdown in breakdowns], short)
 

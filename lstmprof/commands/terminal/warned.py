@@ -8,23 +8,21 @@ from lstmprof.base.numbers import listed
 from lstmprof.breakdown.lacks import NOTE
 from lstmprof.commands import terminal
 
-#: If all warnings fit into this many lines, they are printed as sentences; otherwise one line lists
-#: their kinds.
+#: More lines of warnings become one line that lists their kinds.
 _LINES = 3
 _HEAD = "Warning: "
-#: A warning names its first run and this many others, and counts the rest.
+#: A warning names its first run and this many others.
 _NAMED = 2
 
-#: A warning: (its kind, the name of the run, the sentence).
+#: A warning: (kind, name of the run, sentence).
 Warned = tuple[str, str, str]
 
 
 def show(warnings: Iterable[Warned], *, named: bool = True, full: bool = False, see: str) -> None:
-    """Print warnings: what profiles lack, and why their times are doubtful.
+    """Print warnings: each as a sentence if they are few, or else one line with their kinds.
 
-    If there are few warnings, or with ``full``, each is printed as a sentence. Otherwise one line
-    lists the kinds and refers to ``see``, a command or option. With ``named``, sentences begin with
-    the run's name.
+    ``see`` is a command or option that shows them all. With ``named``, sentences begin with the
+    run's name.
     """
     warnings = list(dict.fromkeys(warnings))
     texts = [terminal.wrapped(_HEAD, line) for line in lines_by_kind(warnings, named=named)]
@@ -40,9 +38,9 @@ def show(warnings: Iterable[Warned], *, named: bool = True, full: bool = False, 
 
 
 def lines_by_kind(warnings: Iterable[Warned], *, named: bool = True) -> list[str]:
-    """Return one line per kind of warning: the first run's sentence, and the names of other runs.
+    """Return one line per kind of warning, with the first run's sentence.
 
-    Notes about reading a file (kind ``NOTE``) differ, so each different note has its own line.
+    Notes about reading a file differ, so each different one has a line.
     """
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for kind, run, sentence in warnings:

@@ -19,7 +19,7 @@ lstmprof explains why a training step of an LSTM takes as long as it does, and w
 Record a run with a shell: `lstmprof run train.py` writes traces/train. Then call `verdict` on the
 run, apply its first fix, record the changed script under another name, and call `compare`: keep the
 fix only if the state is `pass`. The resource lstmprof://docs/agents.md describes the whole way."""
-#: Default number of rows that a tool returns, because a table may have millions.
+#: Default number of rows that a tool returns; a table may have millions.
 _ROWS = 50
 
 
@@ -41,7 +41,7 @@ def command() -> int:
 
 
 def server() -> MCPServer:
-    """Return the server with its tools and resources.
+    """Make the server with its tools and resources.
 
     Raises:
         UsageError: the package mcp is not installed.
@@ -54,7 +54,7 @@ def server() -> MCPServer:
         raise UsageError("the package mcp is missing", "pip install 'lstmprof[mcp]'") from None
 
     def answering(tool: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap ``tool`` to convert lstmprof's errors to ToolError, which agents can see."""
+        """Convert a tool's errors to ToolError, which agents can see."""
 
         @functools.wraps(tool)
         def answer(*args: Any, **kwargs: Any) -> Any:

@@ -16,8 +16,7 @@ from lstmprof.commands import completion, options, terminal
 if TYPE_CHECKING:
     from lstmprof.breakdown.sql import Answer
 
-#: Default number of rows in a table for reading. All of them are held in memory, because the widths
-#: of the columns depend on them.
+#: Default number of rows in a table, which are in memory, because columns are as wide as they need.
 _FOR_READING = 1000
 
 
@@ -81,7 +80,7 @@ def command(
 
 
 def _show(rows: Answer, limit: int) -> None:
-    """Print the first ``limit`` rows as a table, and say if there are more."""
+    """Print the first rows as a table, and say if there are more."""
     texts = rows.texts()
     shown = list(itertools.islice(texts, limit))
     terminal.write_table("", rows.headings(), shown, crop=rows.long())
@@ -92,7 +91,7 @@ def _show(rows: Answer, limit: int) -> None:
 
 
 class _Rows(list[Any]):
-    """An iterator of rows that claims to be a list, because the JSON encoder needs a list."""
+    """An iterator of rows that claims to be a list, which the JSON encoder needs."""
 
     def __init__(self, rows: Iterable[Any]) -> None:
         rows = iter(rows)

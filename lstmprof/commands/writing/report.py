@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _folder(format_: str, help: str) -> Callable[[Any], Any]:
-    """Return the option for the folder of charts in this format."""
+    """Make the option for the folder of charts in a format."""
     folder = click.Path(file_okay=False, path_type=Path)
     return click.option(f"--{format_}", format_, type=folder, metavar="FOLDER", help=help)
 

@@ -1,8 +1,7 @@
-"""The certainty of a comparison of two runs, of a single run, and of each finding.
+"""Decide how certain a diagnosis is, and whether it may name a cause.
 
-Which calls two runs make, and how many, is certain without timing. The ratio of two runs' steps has
-an interval; the slow run is surely slower if the whole interval is above 1.02. A doubt of unknown
-size lowers the certainty to ``likely``.
+Counts of calls are certain without timing. The slow run is surely slower if the whole 95 % interval
+of the ratio is above 1.02. A doubt of unknown size lowers the certainty to ``likely``.
 """
 
 from __future__ import annotations
@@ -45,28 +44,26 @@ from lstmprof.events.annotate import OWN_CODE
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
-#: lstmprof names a finding (a kind of time) as the cause only if the finding explains at least this
-#: share of the difference between two runs, or of a single run's step. Chosen by hand.
+#: A cause must explain at least this share of the difference or step. Chosen by hand.
 EXPLAINED_SHARE = 0.5
-#: ``Outcome.reason`` begins with this text if the profile does not show the cause.
+#: Begins ``Outcome.reason`` if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
-#: Words for the kind of time ``causes.UNKNOWN`` if kernels or ops run for most of this time.
+#: Replaces the words of ``causes.UNKNOWN`` if most of that time is work.
 _UNKNOWN_WORK = "work of an unknown category"
-#: A kind of time without a known cause is mentioned if it takes at least this share of a step.
+#: Shorter time without a known cause is not mentioned.
 SMALL_SHARE = 0.01
 #: Kinds of time that may include the profiler's own work.
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
-#: Two runs may make the same calls, all slower by some factor in one run. Then a finding is the
-#: cause only if its time beyond this factor is at least this share of the difference between the
-#: steps.
+#: If all calls are slower by some factor, a kind of time is the cause only if it exceeds this
+#: factor by at least this share of the difference.
 CAUSE_SHARE = 0.3
 
 
 @dataclass(frozen=True)
 class Certainty:
-    """How certain a finding is; ``reasons`` (none if measured) say why ``level`` is not higher."""
+    """How certain a statement is; ``reasons`` say why ``level`` is not higher."""
 
     level: Level
     reasons: tuple[str, ...] = ()
@@ -74,12 +71,11 @@ class Certainty:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether a diagnosis has an answer, and the finding that is the ``cause``, if one is found.
+    """Whether a diagnosis has an answer, and the kind of time that is the ``cause``.
 
     ``state`` is ``found``, ``none`` (no difference beyond noise) or ``unknown`` (the profile does
-    not show the cause). ``reason`` explains the states ``none`` and ``unknown``; it continues a
-    sentence that begins with the names of the runs. ``differs`` is True if the steps differ beyond
-    noise.
+    not show the cause). ``reason`` continues a sentence that begins with the names of the runs.
+    ``differs``: the steps differ beyond noise.
     """
 
     state: State
@@ -96,15 +92,11 @@ class Outcome:
 
     @property
     def words(self) -> str:
-        """Return the reason and the advice as text; empty if the cause was found."""
         return "; ".join(part for part in (self.reason, self.advice) if part)
 
 
 def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> Outcome:
-    """Return whether ``slow`` is slower than ``fast``, and which of ``findings`` is the cause.
-
-    A finding is one kind of time, and how much of this kind the steps have.
-    """
+    """Decide whether ``slow`` is slower than ``fast``, and which kind of time is the cause."""
     ratio, structure = ratio_of(fast, slow), structure_of(fast, slow)
     if ratio.value <= 1 + EQUAL_SHARE:
         why = f"take equally long: {_lengths(fast, slow)}, at most {percent(EQUAL_SHARE)} apart"
@@ -144,10 +136,9 @@ def _outcome_of_same_work(
     ratio: Ratio,
     structure: Structure,
 ) -> Outcome:
-    """Return the outcome for two runs that make the same calls although one run is slower.
+    """Decide why one of two runs that make the same calls is slower.
 
-    The cause is a finding that grew by more than the factor by which all calls are slower, or it is
-    a setting.
+    The cause is a kind of time that grew more than all calls did, or a setting.
     """
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = slow.length_ns - fast.length_ns
@@ -158,18 +149,18 @@ def _outcome_of_same_work(
             return Outcome("found", cause=finding, ratio=ratio)
     calls = because(slower) if slower is not None and slower in beyond else ""
     name = in_prose(labels(fast, slow)[1])
-    took = f"both make {structure.calls}, which take {factor:.2f}× as long in {name}"
+    took = f"{structure.calls} take {factor:.2f}× as long in {name}"
     if calls:
         why = f"the same calls take longer, some by a larger factor than others: {calls}"
     elif factor - 1 >= EXPLAINED_SHARE * (ratio.value - 1):
-        why = f"{took}, each by about the same factor: the machine or a setting may differ"
+        why = f"{took}, all by about the same factor: the machine or a setting may differ"
     else:
         why = f"{took}, and no kind of time stands out"
     return Outcome("unknown", why, advice=shared_cpus_in_words(slow), ratio=ratio)
 
 
 def shared_cpus_in_words(profile: StepProfile) -> str:
-    """Return advice for a run on a CPU with more threads than CPUs; empty for other runs."""
+    """Advise a run on a CPU that has more threads than CPUs."""
     shared = None if profile.device is not None else shared_cpus(profile.info)
     if shared is None:
         return ""
@@ -186,7 +177,7 @@ def _more(*profiles: StepProfile) -> str:
 
 
 def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
-    """Return which of ``findings`` is the bottleneck of a single run, or why it is unknown."""
+    """Decide which kind of time is the bottleneck of a single run, or why it is unknown."""
     whole_ns = profile.length_ns
     hidden = _hiding_lack(profile)
     if hidden is not None:
@@ -218,11 +209,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
 
 
 def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
-    """Return the findings among ``some`` that belong to the longest kind of time.
-
-    Waits for the host count as one kind. The list is empty if the longest kind takes less than
-    ``least_ns``.
-    """
+    """Return the kinds that together are the longest wait, or nothing if they are too short."""
     times: Counter[str] = Counter()
     for finding in some:
         times[wait_of(finding.kind)] += finding.slow_ns
@@ -233,7 +220,7 @@ def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
 
 
 def _profilers(finding: Finding) -> str:
-    """Return a clause if a finding's time may be mostly the profiler's own work, else ""."""
+    """Return a clause if the time may be mostly the profiler's own work."""
     lost_ns, size_ns = finding.slow.lost_overhead_ns, abs(finding.delta_ns)
     if finding.kind not in _BESIDE_OVERHEAD or lost_ns <= EXPLAINED_SHARE * size_ns:
         return ""
@@ -244,7 +231,8 @@ def _profilers(finding: Finding) -> str:
 
 
 def _hiding_lack(profile: StepProfile) -> Lack | None:
-    """Return the first lack of data that hides where time went; None for a mostly busy device."""
+    """Return the missing data that hides where time went."""
+    # a mostly busy device shows its time in any case
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
@@ -254,7 +242,7 @@ def _lack_in_words(lack: Lack, whose: str = "") -> str:
 
 
 def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int, whole: str) -> str:
-    """Return a clause: kinds of time without a known cause, and their shares of ``whole``."""
+    """Name the kinds of time without a known cause, with their shares."""
     shares = [(f.slow_ns / whole_ns, f) for f in findings if f.kind in UNEXPLAINED and whole_ns]
     texts: list[str] = []
     for share, finding in sorted(shares, key=lambda share: -share[0]):
@@ -269,11 +257,7 @@ def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int, whole: str) -
 
 
 def _most(findings: Sequence[Finding], what: str) -> str:
-    """Return ``; most of the other 5.0 ms is matmuls, 3.1 ms``; ``what`` is ``the other 5.0 ms``.
-
-    The clause names the largest kind of time with a known cause; it is empty if there is no such
-    kind.
-    """
+    """Return a clause: ``; most of the other 5.0 ms is matmuls, 3.1 ms``."""
     causes = [f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0]
     if not causes:
         return ""
@@ -284,10 +268,7 @@ def _most(findings: Sequence[Finding], what: str) -> str:
 
 
 def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
-    """Return a clause with the host's longest op if it takes longer than each known kind of time.
-
-    The clause is empty otherwise, and always for the step of a host.
-    """
+    """Name the host's longest op if it takes longer than each known kind of time."""
     lengths_ns = {r["name"]: r["host_self_ns"] / profile.steps for r in profile.rows("ops")}
     name = max(lengths_ns, key=lengths_ns.__getitem__, default=None)
     longest_ns = max((f.slow_ns for f in findings if f.kind not in UNEXPLAINED), default=0)
@@ -299,7 +280,6 @@ def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
 
 
 def certainty_of(finding: Finding, findings: Sequence[Finding]) -> Certainty:
-    """Return the certainty of ``finding``, which is one of ``findings``."""
     if finding.kind in UNEXPLAINED:
         return Certainty("unknown", (f"the time is {causes.KINDS[finding.kind]}",))
     own, doubts = _profilers(finding), tuple(_doubts(finding))
@@ -312,7 +292,7 @@ def certainty_of(finding: Finding, findings: Sequence[Finding]) -> Certainty:
 
 
 def _doubts(finding: Finding) -> Iterator[str]:
-    """Yield reasons why ``finding`` may be wrong, or why its cause may not be the code."""
+    """Yield reasons why a kind of time may be wrong, or not caused by the code."""
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
         yield "a GPU may have done unrecorded work"
@@ -338,7 +318,7 @@ def _doubts(finding: Finding) -> Iterator[str]:
 
 
 def prediction_certainty(prediction: Prediction) -> Certainty:
-    """Return the certainty of a prediction, from the replay's error for the unchanged step."""
+    """Judge a forecast by how well the replay predicts the unchanged step."""
     off_ns = abs(prediction.replayed_ns - prediction.observed_ns)
     off = off_ns / prediction.observed_ns if prediction.observed_ns else 0.0
     if off <= REPLAY_ERROR:
@@ -354,7 +334,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding about slower calls, unless a reason in ``EXPLAINS`` explains it."""
+    """Return the time of slower calls, unless the code or a setting explains it."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS
@@ -371,7 +351,7 @@ def _unexplained_ns(findings: Sequence[Finding]) -> int:
 
 
 def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding without a known cause that is over half of the difference, or None."""
+    """Return the time without a known cause that is over half of the difference."""
     unseen = [f for f in findings if f.kind in UNEXPLAINED]
     largest = max(unseen, key=lambda f: f.delta_ns, default=None)
     if largest is None or largest.delta_ns <= (1 - EXPLAINED_SHARE) * whole_ns:
@@ -380,7 +360,7 @@ def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
 
 
 def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
-    """Return a clause on why no finding explains the difference ``whole_ns`` between two steps."""
+    """Return a clause on why nothing explains the difference between two steps."""
     unexplained_ns, unseen = _unexplained_ns(findings), _unseen(whole_ns, findings)
     largest = max((f for f in findings if _is_cause(f)), key=lambda f: f.delta_ns, default=None)
     if unseen is not None:

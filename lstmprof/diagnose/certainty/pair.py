@@ -1,13 +1,13 @@
-"""Compare two clean steps (steps without the profiler's overhead): their ratio and their work.
+"""Compare two steps: the ratio of their lengths, and whether they do the same work.
 
-Counts of calls need no timing: two runs that make different calls differ on any machine. If two
-runs make the same calls equally often, the counts of calls show no cause. If all these calls are
-slower by the same factor, the machine or a setting is likely the cause.
+Two runs that make different calls differ on any machine. If they make the same calls, all slower by
+one factor, the machine or a setting is likely the cause.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,42 +21,41 @@ from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels
 from lstmprof.implementations import CELL_OP, LAYER_OP
 
-#: Two steps count as equally long if their lengths differ by a smaller share than this.
+#: Steps that differ by a smaller share count as equally long.
 EQUAL_SHARE = 0.02
-#: Two steps do the same work if their calls differ by at most this share of all calls. Chosen by
-#: hand: 15 pairs of captures of each of four programs, on quiet and loaded machines, did not differ
-#: at all; a loop over 100 LSTM cells that reads x[t] and a loop over x.unbind(0) differ by 6 %.
+#: Two steps do the same work if their calls differ by at most this share. Chosen by hand: 15 pairs
+#: of captures of each of four programs, on quiet and loaded machines, did not differ at all; a loop
+#: over 100 LSTM cells that reads x[t] and a loop over x.unbind(0) differ by 6 %.
 SAME_SHARE = 0.02
-#: ``SAME_SHARE`` for profiles in which TensorFlow omits short ops (``leaves_out``). Measured: the
-#: 15 pairs of six captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
+#: The same for profiles in which TensorFlow omits short ops. Measured: the 15 pairs of six captures
+#: of tf-lstmcell on two loaded cores differed by 11 to 31 %.
 SAME_SHARE_OF_EXECUTOR = 0.4
-#: A count of calls is mentioned if it differs between two runs by at least this factor.
+#: Counts of calls that differ by a smaller factor are not mentioned.
 LEAST_COUNT_FACTOR = 1.5
-#: The verdict on a single run is at most "likely" if the ends of the 95 % interval of its step, or
-#: of its finding, differ by more than this factor. Chosen by hand.
+#: If the ends of the interval of a single run's step differ by more than this factor, the verdict
+#: is at most "likely". Chosen by hand.
 _ROUGH = 2.0
-#: An interval whose ends differ by more than this factor is printed as "unknown".
-#: Chosen by hand.
+#: Wider intervals (as a factor) are printed as "unknown". Chosen by hand.
 _MOST_FACTOR = 20.0
-#: Kinds of time that recurrent layers never cause.
 _BESIDE_LAYERS = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.COMPILE, causes.START),
     *(causes.CTC, causes.QUEUE, causes.WAITING),
 )
-#: Recurrent layers explain Python or unrecorded time if the layers take at least this share of the
-#: time. Chosen by hand.
+#: Recurrent layers explain Python or unrecorded time if they take this share of it. Chosen by hand.
 _LAYERS_SHARE = 0.5
-#: Op → the name of its cell for users.
+#: Names of cells for users.
 CELLS = {
     **dict.fromkeys(("aten::lstm_cell", "aten::_thnn_fused_lstm_cell"), "LSTMCell"),
     **dict.fromkeys(("aten::gru_cell", "aten::_thnn_fused_gru_cell"), "GRUCell"),
     "aten::rnn_tanh_cell": "RNNCell",
 }
+#: What ``layer_in_words`` returns for layers that run in cell ops or layer ops.
+_CALLS = re.compile(r"(?P<number>[\d,.]+) (?P<op>.+) (?P<calls>calls? (?:per step|in the profile))")
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """The length of one step divided by the length of another, with its 95 % interval.
+    """How many times as long one step takes as another, with a 95 % interval.
 
     ``high`` is None if the interval has no upper end.
     """
@@ -67,29 +66,25 @@ class Ratio:
 
     @property
     def sure(self) -> bool:
-        """Return whether the whole interval lies above 1.02: the slow step surely takes longer."""
+        """Return whether the step surely takes over 2 % longer."""
         return self.low > 1 + EQUAL_SHARE
 
 
 def span_of(profile: StepProfile) -> Span:
-    """Return the length of a step in ns, with its 95 % interval.
-
-    Without a timed step, the interval is the usual spread between processes that run the same code.
-    """
+    """Return the length of a step with its 95 % interval."""
     if profile.span is not None and profile.span.ns > 0:
         return profile.span
+    # not timed: use the usual spread between processes that run the same code
     usual, ns = math.exp(Z95 * BETWEEN_PROCESSES), float(profile.length_ns)
     return Span(ns / usual, ns, ns * usual)
 
 
 def ratio_of(base: StepProfile, new: StepProfile) -> Ratio:
-    """Return the step of ``new`` divided by the step of ``base``, with its 95 % interval.
-
-    Each end of the interval combines the errors of both steps (root of the sum of squared logs).
-    """
+    """Return how many times as long the step of ``new`` takes, with a 95 % interval."""
     if base.length_ns <= 0 or new.length_ns <= 0:
         return Ratio(0.0, math.inf if base.length_ns <= 0 else 0.0, None)
     first, second, value = span_of(base), span_of(new), new.length_ns / base.length_ns
+    # combine the errors of both steps: root of the sum of squared logs
     below = math.hypot(_log(second.ns, second.low_ns), _log(first.high_ns, first.ns))
     above = math.hypot(_log(second.high_ns, second.ns), _log(first.ns, first.low_ns))
     high = value * math.exp(above) if math.isfinite(above) else None
@@ -104,12 +99,9 @@ def _log(above: float, below: float) -> float:
 class Structure:
     """Whether two steps make the ``same`` calls, and by which ``factor`` the calls are slower.
 
-    ``factor`` is the time per call in the slow run divided by the time per call in the fast run:
-    the median over all common calls, weighted by time. It is None without common calls. Python
-    between ops is not a call. ``certain`` is True if no profile omits short ops, so that different
-    counts mean different work. ``fewer`` is True if the slow run makes fewer calls than the fast
-    run, so that the number of calls is not the cause. ``calls`` says in words how alike the calls
-    are.
+    ``factor`` is the median over all common calls, weighted by time. ``certain`` is False if a
+    profile omits short ops. ``fewer``: the slow run makes fewer calls, so their number is not the
+    cause.
     """
 
     same: bool
@@ -120,7 +112,7 @@ class Structure:
 
 
 def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
-    """Return whether two steps make the same calls, and how much longer each call takes."""
+    """Compare the calls of two steps, and the time per call."""
     first, second = _counts(fast), _counts(slow)
     names = first.keys() | second.keys()
     pairs = [(first.get(name, 0.0), second.get(name, 0.0)) for name in names]
@@ -137,10 +129,7 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
-    """Return name -> number of calls per step.
-
-    Only ops and kernels count if the profile has any, else everything that takes time.
-    """
+    """Return the number of calls per step of each op and kernel."""
     tables = ("ops",) if profile.device is None else ("ops", "kernels")
     rows = [(table, row) for table in tables for row in profile.rows(table)]
     if rows:
@@ -161,22 +150,16 @@ def _factor(first: Spent, second: Spent) -> float | None:
 
 
 def least_excess_ns(finding: Finding, factor: float) -> float:
-    """Return by how many ns a finding surely exceeds ``factor`` times its time in the fast run.
-
-    This is the low end of the interval in the slow run minus ``factor`` times the high end in the
-    fast run.
-    """
+    """Return by how many ns a kind of time surely grew beyond ``factor``."""
     assert finding.fast is not None
+    # compare the low end of one interval with the high end of the other
     low = sum(ns * span.low_ns / span.ns for ns, span in _spans(finding.slow, finding, "slow_ns"))
     high = sum(ns * span.high_ns / span.ns for ns, span in _spans(finding.fast, finding, "fast_ns"))
     return low - factor * high
 
 
 def rough_lengths(finding: Finding) -> str:
-    """Return a clause with the 95 % interval of the step or of ``finding``; "" if it is narrow.
-
-    If the interval is too wide to print, the clause says that the time is unknown.
-    """
+    """Return a clause with the 95 % interval of the step or kind of time, if it is wide."""
     spans = list(_spans(finding.slow, finding, "slow_ns"))
     low_ns = sum(ns * span.low_ns / span.ns for ns, span in spans)
     high_ns = sum(ns * span.high_ns / span.ns for ns, span in spans)
@@ -186,7 +169,7 @@ def rough_lengths(finding: Finding) -> str:
         (finding.words, low_ns, high_ns),
     ):
         if high > _MOST_FACTOR * max(low, 0.0):
-            return f"the time of {what} is unknown (95 % interval above {_MOST_FACTOR:.0f}×)"
+            return f"the time of {what} is unknown (its 95 % interval is too wide)"
         if high > _ROUGH * low:
             interval = f"{milliseconds(low)} to {milliseconds(high)} ms"
             return f"the time of {what} is uncertain: {interval} (95 % interval)"
@@ -194,10 +177,7 @@ def rough_lengths(finding: Finding) -> str:
 
 
 def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple[int, Span]]:
-    """Yield (ns of ``finding`` in a part of the breakdown, length of the part), part by part.
-
-    The length has a 95 % interval. ``which`` is the field with the ns: ``slow_ns`` or ``fast_ns``.
-    """
+    """Yield the time of a kind in each part of the breakdown, and the interval of the part."""
     whole = span_of(profile)
     for part in finding.parts:
         ns = getattr(part, which)
@@ -206,15 +186,12 @@ def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple
 
 
 def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether the 95 % interval of the steps' ratio begins at 1.02 or below."""
+    """Return whether the steps may be equally long."""
     return not ratio_of(fast, slow).sure
 
 
 def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """Return both runs' numbers of ops or launches: ``7,354 ops per step (baseline: 349)``.
-
-    Launches are for a device, ops for a host. The text is empty if the numbers hardly differ.
-    """
+    """Compare the numbers of ops or launches: ``7,354 ops per step (baseline: 349)``."""
     about = QUANTITIES["ops" if slow.device is None else "launches"]
     there, here = about.amount(fast), about.amount(slow)
     if not there or not here or max(here / there, there / here) < LEAST_COUNT_FACTOR:
@@ -224,22 +201,19 @@ def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """Return, as text, the number of layer calls per step in each run.
-
-    If both runs call layers equally, the text has their numbers of ops or launches instead. It is
-    empty if the runs hardly differ in these numbers, either.
-    """
+    """Compare the numbers of layer calls, or of ops if the layer calls agree."""
     here, there = layer_in_words(slow), layer_in_words(fast)
     if here and there and here != there:
+        ours, theirs = _CALLS.fullmatch(here), _CALLS.fullmatch(there)
+        if ours and theirs and ours["number"] == theirs["number"]:
+            ops = f"{ours['op']} instead of {theirs['op']}"
+            return f"{ops} runs the recurrent layer ({ours['number']} {ours['calls']})"
         return f"{here} (baseline: {there.removesuffix(' per step')})"
     return counts_in_words(fast, slow)
 
 
 def layer_in_words(profile: StepProfile) -> str:
-    """Return how the slowest recurrent layer runs, such as ``50 LSTMCell calls per step``.
-
-    The text is empty if no layer is known.
-    """
+    """Return how the slowest recurrent layer runs, such as ``50 LSTMCell calls per step``."""
     rows = profile.rows("layers")
     if not rows:
         return ""
@@ -266,14 +240,10 @@ def layer_in_words(profile: StepProfile) -> str:
 
 
 def layers_explain(finding: Finding | None) -> bool:
-    """Return whether the recurrent layers may be why a finding takes so long.
-
-    Layers cause none of the kinds ``_BESIDE_LAYERS``, and no Python if they run in a graph or a
-    compiled loop. Layers explain Python and unrecorded time if they take ``_LAYERS_SHARE`` of this
-    time.
-    """
+    """Return whether the recurrent layers may be why a kind of time is long."""
     if finding is None or finding.kind not in (*_BESIDE_LAYERS, causes.PYTHON, causes.UNRECORDED):
         return True
+    # outside PyTorch, layers run in a graph or a compiled loop
     in_graph = finding.kind == causes.PYTHON and finding.slow.framework not in ("torch", None)
     if finding.kind in _BESIDE_LAYERS or in_graph:
         return False
@@ -285,10 +255,7 @@ def layers_explain(finding: Finding | None) -> bool:
 
 
 def in_words(ratio: Ratio) -> str:
-    """Return the interval of a ratio as text, such as ``2.80 to 3.40 (95 % interval)``.
-
-    The text is ``unknown`` if the interval is too wide to print.
-    """
+    """Return the interval of a ratio as text: ``2.80 to 3.40 (95 % interval)``."""
     if ratio.high is None or ratio.high > _MOST_FACTOR * ratio.low:
         return "unknown"
     low, high = (f"{end:,.{0 if end >= 100 else 2}f}" for end in (ratio.low, ratio.high))
@@ -300,12 +267,9 @@ _LEFT_OUT = "TensorFlow omits very short CPU ops from its profile"
 
 
 def short_ops_doubt(finding: Finding) -> str | None:
-    """Return the doubt that ``finding`` is due to short ops that TensorFlow omits, or None.
-
-    The time of such ops appears as dispatch. So the dispatch of the slow step may consist of such
-    ops. And work that only the slow step shows may be hidden in the dispatch of the fast step.
-    """
+    """Return the doubt that short ops, which TensorFlow omits, took this time."""
     fast, slow = finding.fast, finding.slow
+    # the time of such ops appears as dispatch, in this run or in the fast run
     if finding.kind == causes.DISPATCH and leaves_out(slow):
         return f"{_LEFT_OUT}; their time appears as dispatch"
     if finding.kind not in _BUSY or fast is None or not leaves_out(fast):
@@ -318,7 +282,7 @@ def short_ops_doubt(finding: Finding) -> str | None:
 
 
 def leaves_out(profile: StepProfile) -> bool:
-    """Return whether ``profile`` is one in which TensorFlow omits very short ops on a CPU."""
+    """Return whether TensorFlow omits very short CPU ops from this profile."""
     parts = [part for part, ns in profile.parts.items() if ns]
     names = (contributor.name for contributor in profile.contributors)
     return profile.device is None and host.omits_short_ops(parts, names)

@@ -6,13 +6,10 @@
     roofline, replay ─ savings ─┼▶ findings ─▶ because (half a sentence)
     tables ─ counts ────────────┘
 
-A finding is one kind of time, such as dispatch, and how much of this kind the steps have. For two
-steps, the differences of the kinds sum exactly to the difference of the steps' lengths; for one
-step, the times of the kinds sum exactly to the step's length. The kind with the largest saving
-comes first. If no kind of a single run saves ``NAMED_SHARE`` of the step, the longest kind comes
-first. Initialisation that takes ``NAMED_SHARE`` comes before work, because later steps have no
-initialisation. The waits of a device for its host (``HOST``) are ranked as one group by their
-common saving, because one change of the code may remove them all. All outputs use this order.
+A finding is one kind of time, such as dispatch. The findings sum exactly to the step, or to the
+difference of two steps. All outputs show them in this order: the largest saving first;
+initialisation before work; a device's waits for its host as one group, because one change of the
+code may remove them all.
 """
 
 from __future__ import annotations
@@ -29,33 +26,26 @@ from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import Part, StepProfile, by_name, labels, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 
-#: A kind of time with a smaller share of the difference, or of the step, is not named as the
-#: bottleneck.
+#: Kinds with a smaller share of the step or difference are never the bottleneck.
 NAMED_SHARE = 0.15
-#: lstmprof shows no fix for a kind of time with a smaller share of the difference, or of the step.
+#: Kinds with a smaller share of the step or difference get no fix.
 ADVISED_SHARE = 0.05
-#: Largest number of kernels or ops that a finding shows as evidence.
+#: Number of kernels or ops that a finding shows as evidence.
 LARGEST = 3
-#: Kinds of time without a known cause.
 UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
 #: Kinds of work. How much time a change of the work could save is usually unknown.
 _WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
-#: The group of the kinds in which a device waits for its host.
+#: The group of all waits of a device for its host.
 HOST = "host"
-#: Kinds of work that join several parts of the breakdown. A text names at most ``_MOST_PARTS`` of
-#: these parts, and only parts that take at least the share ``_NAMED_PART`` of the kind's time in a
-#: step. Chosen by hand.
+#: Kinds that join several parts of the breakdown. Texts name only large parts. Chosen by hand.
 _JOINED = (causes.GEMM, causes.MEMORY, causes.COPY)
 _NAMED_PART, _MOST_PARTS = 0.1, 3
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The time of one kind in both steps, in ns; ``fast_ns`` is 0 for a single run.
-
-    ``words`` is the name of the kind for people.
-    """
+    """The time of one kind in both steps."""
 
     kind: str
     fast_ns: int
@@ -64,17 +54,15 @@ class Difference:
 
     @property
     def delta_ns(self) -> int:
-        """Return the time that this kind adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
 
 def timed(fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether both runs were timed without a profiler."""
     return fast.step_ns is not None and slow.step_ns is not None
 
 
 def untimed(fast: StepProfile, slow: StepProfile) -> str:
-    """Return which of two runs was not timed, as a sentence without its full stop."""
+    """Return which of two runs was not timed."""
     if fast.step_ns is None and slow.step_ns is None:
         return "neither run was timed without a profiler"
     without = labels(fast, slow)[fast.step_ns is not None]
@@ -82,10 +70,7 @@ def untimed(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
-    """Return the time of each kind in the steps of both runs, in the order of the findings.
-
-    The differences sum to the difference of the lengths of the steps.
-    """
+    """Return the time of each kind in the steps of both runs."""
     rows = _times(*_kinds(*reasons.marked(fast, slow)))
     return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
 
@@ -94,7 +79,7 @@ _Kinds = Mapping[str, list[Contributor]]
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
-    """Return (fast, slow): kind of time → contributors; no contributors if ``fast`` is None."""
+    """Group the ops, kernels and calls of both steps by kind of time."""
     comparison = causes.comparison_of(slow)
     fast_kinds = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
     return fast_kinds, causes.by_kind(slow, comparison)
@@ -109,27 +94,20 @@ def _times(fast_kinds: _Kinds, slow_kinds: _Kinds) -> list[Difference]:
 
 
 def group_of(kind: str, profile: StepProfile) -> str:
-    """Return the group that ranks ``kind``: ``host`` if a device waits for its host, else ``kind``.
-
-    Waits of a device while the host prepares the input or compiles are also in the group ``host``.
-    Host time of unknown cause is not in the group ``host``.
-    """
+    """Return ``host`` if a device waits for its host, else ``kind``."""
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
 
 
 def wait_of(kind: str) -> str:
-    """Return ``host`` if ``kind`` is a wait that only a slow host causes, else return ``kind``."""
+    """Return ``host`` if only a slow host causes this wait, else ``kind``."""
     return HOST if kind in causes.WAITS and kind in CAUSES else kind
 
 
 def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
-    """Sort kinds by their group's saving, then their own, largest first; unknown causes last.
-
-    ``saves`` is kind → saving in ns.
-    """
+    """Sort kinds by the savings of their group, then by their own."""
     group_ns: Counter[str] = Counter()
     wait_ns: Counter[str] = Counter()
     for row in rows:
@@ -146,10 +124,7 @@ def _ranked(
 
 @dataclass(frozen=True)
 class Change:
-    """A count, such as the number of launches, in both steps.
-
-    ``slow`` is None if unknown; ``fast`` is None if unknown, and for a single run.
-    """
+    """A count, such as the number of launches, in both steps."""
 
     quantity: str
     fast: float | None
@@ -158,7 +133,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Culprit:
-    """One op, kernel or range of a finding: its ns and its number of calls in each of two steps."""
+    """An op, kernel or range, with its time and calls in both steps."""
 
     name: str
     fast_ns: int
@@ -168,13 +143,12 @@ class Culprit:
 
     @property
     def delta_ns(self) -> int:
-        """Return the time that the op, kernel or range adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
 
 @dataclass(frozen=True)
 class PartTimes:
-    """The time of a finding in one part of the breakdown, in ns, in each of the two steps."""
+    """The time of a finding in one part of the breakdown, in both steps."""
 
     state: str
     part: str
@@ -184,15 +158,11 @@ class PartTimes:
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of time, such as dispatch or matmul, and how much of this kind the steps have.
+    """One kind of time, such as dispatch or matmul, and how much of it the steps have.
 
-    ``slow_ns`` is the time of this kind in the slow step, ``fast_ns`` in the fast step (0 for a
-    single run). The finding with ``rank`` 1 is reported first. ``share`` is the share of the
-    difference between the steps, or of the step of a single run; it is None if the steps are
-    equally long. ``saving`` is how much shorter the step would be without this kind. ``changes``
-    are the counts in both steps, such as the number of launches. ``largest`` are the ops and
-    kernels with the largest difference. ``parts`` are the times by part of the breakdown. ``fast``
-    is None for a single run.
+    ``share`` is its share of the step, or of the difference between two steps. ``changes`` are
+    counts in both steps, such as the number of launches. ``largest`` are the ops and kernels that
+    differ most.
     """
 
     rank: int
@@ -214,15 +184,11 @@ class Finding:
 
     @property
     def delta_ns(self) -> int:
-        """Return the time that this kind adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
     @property
     def words(self) -> str:
-        """Return the name of the kind for people: ``dispatch``, ``matmul and recurrent layer``.
-
-        If the kind joins several parts of the breakdown, the name lists the large ones.
-        """
+        """Return the name for people: ``dispatch``, ``matmul and recurrent layer``."""
         ends = (self.fast_ns or 1, self.slow_ns or 1)
         large = [
             part
@@ -242,23 +208,19 @@ class Finding:
 
     @property
     def difference(self) -> Difference:
-        """Return the kind with its time in both steps."""
         return Difference(self.kind, self.fast_ns, self.slow_ns, self.words)
 
     @property
     def group(self) -> str:
-        """Return ``host`` for the waits of a device for its host, else the kind."""
         return group_of(self.kind, self.slow)
 
 
 def findings(
     fast: StepProfile | None, slow: StepProfile, savings: Mapping[str, Saving] | None = None
 ) -> list[Finding]:
-    """Return one finding per kind of time that occurs, in the order that the module describes.
+    """Return a finding for each kind of time, the most important first.
 
-    The findings sum to the difference of the steps' lengths, or to the step's length for a single
-    run (``fast`` is None). ``savings`` is kind -> saving for a single run. The saving of a kind
-    that ``savings`` lacks is all the time of this kind.
+    The findings sum to the step, or to the difference between the steps.
     """
     if fast is not None:
         fast, slow = reasons.marked(fast, slow)
@@ -272,6 +234,7 @@ def findings(
         group_ns: Counter[str] = Counter()
         for kind, ns in order.items():
             group_ns[group_of(kind, slow)] += ns if kind in CAUSES else 0
+        # no kind saves much, so the longest comes first
         if max(group_ns.values(), default=0) < NAMED_SHARE * whole:
             order = {row.kind: row.slow_ns for row in rows}
     ranked = _ranked(rows, order, slow)
@@ -301,7 +264,7 @@ def findings(
 
 
 def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Difference]:
-    """Move initialisation to the front if only work precedes it, and its share is large enough."""
+    """Move initialisation before work, because later steps have no initialisation."""
     place = next((i for i, row in enumerate(ranked) if row.kind == causes.START), 0)
     start, before = ranked[place : place + 1], ranked[:place]
     named = sum(row.slow_ns for row in start) >= NAMED_SHARE * whole_ns
@@ -311,7 +274,7 @@ def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Diffe
 
 
 def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes, ...]:
-    """Return the times of both steps by part of the breakdown, largest difference first."""
+    """Return the time in each part of the breakdown, largest difference first."""
     times: dict[Part, list[int]] = {}
     for place, some in enumerate((fast, slow)):
         for contributor in some:
@@ -321,7 +284,7 @@ def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes,
 
 
 def _largest(fast: list[Contributor], slow: list[Contributor]) -> tuple[Culprit, ...]:
-    """Return the ``LARGEST`` ops and kernels with the largest differences between the steps."""
+    """Return the ops and kernels that differ most between the steps."""
     fast_spent, slow_spent = by_name(fast), by_name(slow)
     culprits = []
     for name in dict.fromkeys([*slow_spent, *fast_spent]):

@@ -1,10 +1,7 @@
-"""The evidence for a finding (a kind of time), as a clause: its counts, or its largest op.
+"""Write the evidence for a kind of time as a clause: counts, durations, or its largest op.
 
-Items are the ops, kernels or calls that make up a finding, for example matmuls. Items are evidence
-if they take at least ``EVIDENCE_SHARE`` of the finding. For two runs, the clause compares the
-numbers of items if the smaller number of the faster run explains most of the finding; else the
-clause compares the times of the items. If no items explain the finding, the clause names one op or
-range, or is empty.
+Two runs are compared by the number of ops, kernels or calls if that number explains most of the
+difference, else by their times.
 """
 
 from __future__ import annotations
@@ -23,39 +20,34 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.diagnose.step_profile.tally import Spread, is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 
-#: Items are evidence if they take at least this share of a finding. Chosen by hand.
+#: Counts are evidence if the counted ops, kernels or calls take this share of the time. Chosen by
+#: hand.
 EVIDENCE_SHARE = 0.25
-#: The clause compares the numbers of items in two runs if the slow run, with as many items as the
-#: fast run, would save at least this share of the difference. Otherwise the clause compares the
-#: times of the items. Chosen by hand.
+#: A count explains the difference if the fast run's count would save this share. Chosen by hand.
 _BY_COUNT = 0.5
 #: Counts that differ by a smaller factor are treated as equal. Chosen by hand.
 _LEAST_FACTOR = 1.1
-#: An op or range with at least this share of a finding is not named, because it is the whole
-#: finding. Chosen by hand.
+#: An op with this share of a kind's time is all of it, and not worth naming. Chosen by hand.
 _ALL_SHARE = 0.95
-#: Items with a smaller share of the time of all items are not listed. Chosen by hand.
+#: Shorter work is not listed. Chosen by hand.
 _LEAST_LISTED_SHARE = 0.01
-#: Items overlap other work if the breakdown counts less than this share of the items' durations.
+#: Kernels overlap other work if less than this share of their durations counts.
 _LEAST_OWN_SHARE = 0.8
 
-#: Noun for items → names of their counts in ``QUANTITIES``. The first name is for a host, the last
-#: name for a device.
+#: Names of the counts in ``QUANTITIES``, first for a host, last for a device.
 _QUANTITIES: dict[str, tuple[str, ...]] = {
     **{noun: (name,) for noun, (name, _, _) in NOUNS.items()},
     **{"cast": ("casts",), "sync": ("syncs",), "dispatched": ("ops",)},
     "layer": ("layer_ops", "layer_kernels"),
 }
 _NOUN_OF_KIND = {causes.CAST: "cast", causes.SYNC: "sync", causes.DISPATCH: "dispatched"}
-#: Kind of time → nouns of ``tally`` for the items of this kind.
 _NOUNS_OF_WORK = {
     causes.GEMM: ("product", "convolution", "attention", "layer", "cell"),
     causes.MEMORY: ("pointwise",),
     causes.EMBEDDING: ("embedding",),
     causes.COPY: ("copy", "memset"),
 }
-#: Noun for matmuls and similar work → plural for users. A sentence mentions a noun if its work
-#: takes at least the share ``_NAMED`` of the finding's time.
+#: Plurals for users. A sentence mentions work from the share ``_NAMED`` of the time on.
 _WORK = {
     "product": "matmuls",
     "convolution": "convolutions",
@@ -65,17 +57,13 @@ _WORK = {
 }
 _NAMED = 0.1
 _COPY_CALLS = "launches of copies or memsets"
-#: (word in the name of an op, library). Ops with this word in their name compute a whole recurrent
-#: layer.
+#: Words in the names of ops that compute a whole recurrent layer, and their libraries.
 _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 
 @dataclass(frozen=True)
 class _Items:
-    """The items with one ``noun`` in a run: their number and time in ns per step.
-
-    ``library`` is the library that all items belong to, such as ``cuDNN``, or empty.
-    """
+    """Number and time per step of the ops, kernels or calls with one noun, such as ``launch``."""
 
     noun: str
     number: float
@@ -85,12 +73,11 @@ class _Items:
 
     @property
     def spread(self) -> Spread | None:
-        """Return number and durations of the items; None if the profile has no such items."""
         return spread_of(self.profile, self.noun)
 
     @property
     def one_by_one(self) -> bool:
-        """Return whether all items take about the mean time, and hardly overlap other work."""
+        """Return whether all take about the same time, and hardly overlap other work."""
         spread = self.spread
         if spread is None:
             return True
@@ -99,14 +86,18 @@ class _Items:
 
     @property
     def text(self) -> str:
-        """Return number and noun of the items: ``52 convolutions``, ``2 oneDNN layer ops``."""
+        """Return number and noun: ``52 convolutions``, ``2 oneDNN layer ops``."""
         about = QUANTITIES[_quantity(self.noun, self.profile)]
         text = about.with_noun(self.number)
-        return text.replace("recurrent-layer", f"{self.library} layer") if self.library else text
+        return (
+            text.replace("recurrent-layer", f"{self.library} recurrent-layer")
+            if self.library
+            else text
+        )
 
 
 def because(finding: Finding) -> str:
-    """Return the evidence for a finding as a clause; empty if nothing explains the finding."""
+    """Return the evidence for a kind of time as a clause."""
     if finding.kind == causes.SLOWER and finding.fast is not None:
         return reasons.because(finding.fast, finding.slow)
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
@@ -120,13 +111,13 @@ def because(finding: Finding) -> str:
 
 
 def most_of(finding: Finding) -> str | None:
-    """Return the name of the op that takes at least half of ``finding``, or None."""
+    """Return the op that takes at least half of the time."""
     first = finding.largest[0] if finding.largest else None
     return cropped(first.name) if first and 2 * first.slow_ns >= finding.slow_ns else None
 
 
 def named(finding: Finding) -> str:
-    """Return the words for a finding's kind of time; for some kinds, the words name what ran."""
+    """Return words for a kind of time, naming what ran."""
     if finding.kind == causes.LAUNCH:
         whole = total_ns(finding.contributors)
         copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
@@ -143,21 +134,14 @@ def named(finding: Finding) -> str:
 
 
 def may_be_copies(profile: StepProfile) -> bool:
-    """Return whether casts may be copies to a GPU.
-
-    PyTorch uses the same ops for casts and for copies between devices. Casts may be copies if a GPU
-    was used but not recorded, and no cast has a recorded dtype.
-    """
+    """Return whether casts may be copies to a GPU, for which PyTorch uses the same ops."""
+    # a recorded dtype shows that it is a cast
     unseen = any(lack.kind == GPU_UNSEEN for lack in profile.lacks)
     return unseen and not any(row["to_dtype"] for row in profile.rows("casts"))
 
 
 def pace(profile: StepProfile) -> str:
-    """Return number and rate of launches, and the time of a kernel and of a gap, as text.
-
-    The text is empty if one of these numbers is unknown. If a few long gaps distort the mean gap,
-    the text has the longest gap instead.
-    """
+    """Return the number and rate of launches, and the time of a kernel and of a gap."""
     launches, rate = (QUANTITIES[name].amount(profile) for name in ("launches", "launches_per_s"))
     kernel, gap = (spread_of(profile, noun) for noun in ("kernel", "gap"))
     if not launches or rate is None or kernel is None or gap is None:
@@ -180,10 +164,7 @@ def pace(profile: StepProfile) -> str:
 
 
 def worth_a_line(finding: Finding) -> list[Change]:
-    """Return a finding's non-zero counts, and mean durations.
-
-    If durations are uneven, return median and longest durations instead of means.
-    """
+    """Return the counts to print, without zeros and without means of uneven durations."""
     profiles = [profile for profile in (finding.fast, finding.slow) if profile is not None]
     changes = [c for c in finding.changes if c.fast or c.slow]
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
@@ -200,7 +181,7 @@ def _is_read(about: Quantity, profiles: Sequence[StepProfile]) -> bool:
 
 
 def lasting(spread: Spread) -> str:
-    """Return durations as text: ``5.1 µs`` (the mean), or ``1 ns (median; the longest …)``."""
+    """Return a mean duration, or median and maximum if a few long ones distort the mean."""
     if not spread.uneven:
         return quantity(spread.mean_ns, "ns")
     longest = quantity(spread.longest_ns, "ns")
@@ -208,7 +189,7 @@ def lasting(spread: Spread) -> str:
 
 
 def _evidence_of_one(finding: Finding, items: Sequence[_Items]) -> str:
-    """Return the evidence in a single run: ``52 convolutions per step (1.2 ms each)``, or ""."""
+    """Return the evidence in a single run: ``52 convolutions per step (1.2 ms each)``."""
     if not items or sum(i.ns for i in items) < EVIDENCE_SHARE * finding.slow_ns:
         return ""
     first, *others = items
@@ -222,7 +203,7 @@ def _evidence_of_one(finding: Finding, items: Sequence[_Items]) -> str:
 
 
 def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
-    """Return whether a few calls of one op take most of the time of all ``ops``."""
+    """Return whether a few calls of one op take most of the time."""
     largest = max(finding.largest, key=lambda c: c.slow_ns, default=None)
     if largest is None or not 0 < largest.slow_count < ops.number / 2:
         return False
@@ -231,10 +212,7 @@ def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
 
 
 def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Return, as evidence, the number of items in each run, or the times of the items.
-
-    Return "" if the items explain too little of the runs' difference.
-    """
+    """Compare the counts of two runs, or the times if counts explain too little."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""
@@ -251,23 +229,21 @@ def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_I
     if alike and len(slow) == 1 and first.one_by_one and fast[0].one_by_one:
         return _same_number(first, fast[0])
     text = f"{'dispatching ' if first.noun == 'dispatched' else ''}{_times_in_words(slow)}"
-    return _with_baseline(text, _times_in_words(fast, verb=False)) if fast else text
+    return _with_baseline(text, _times_in_words(fast, uneven=False)) if fast else text
 
 
 def _without(items: _Items, number: float) -> float:
-    """Return the ns that a step would save if it had only ``number`` items.
-
-    If the durations are uneven, assume that the step would lose only short items.
-    """
+    """Return the time that a step would save with fewer calls."""
     saved_ns = items.ns * (1 - number / items.number)
     spread = items.spread
     if not number or spread is None or not spread.uneven:
         return saved_ns
+    # assume that the step would lose only short calls
     return min(saved_ns, (items.number - number) * spread.median_ns)
 
 
 def _same_number(slow: _Items, fast: _Items) -> str:
-    """Return the clause on the time per item, if both runs have the same number of items."""
+    """Compare the time per call, if both runs have equally many calls."""
     if slow.number == 1:
         return (
             f"{slow.text} takes {milliseconds(slow.ns)} ms (baseline: {milliseconds(fast.ns)} ms)"
@@ -276,36 +252,32 @@ def _same_number(slow: _Items, fast: _Items) -> str:
     return f"{slow.text} take {here} each (baseline: {there})"
 
 
-def _times_in_words(items: Sequence[_Items], *, verb: bool = True) -> str:
-    """Return ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``; omit nouns with little time."""
+def _times_in_words(items: Sequence[_Items], *, uneven: bool = True) -> str:
+    """Return text such as ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``."""
     least_ns = _LEAST_LISTED_SHARE * sum(item.ns for item in items)
     items = [item for item in items if item.ns >= least_ns]
-    texts = [f"{item.text} {'' if verb else 'in '}{milliseconds(item.ns)} ms" for item in items]
-    if verb:
-        first = items[0]
-        takes = "takes" if first.number == 1 or first.noun == "dispatched" else "take"
-        texts[0] = f"{first.text} {takes} {milliseconds(first.ns)} ms{_within(_uneven(first))}"
-    return listed(texts)
+    first = items[0]
+    takes = "takes" if first.number == 1 or first.noun == "dispatched" else "take"
+    lengths = _within(_uneven(first)) if uneven else ""
+    texts = [f"{item.text} {milliseconds(item.ns)} ms" for item in items[1:]]
+    return listed([f"{first.text} {takes} {milliseconds(first.ns)} ms{lengths}", *texts])
 
 
 def _with_baseline(text: str, there: str) -> str:
-    """Add the baseline ``there`` to ``text``: ``2,412 ops per step (baseline: 61)``."""
+    """Add the baseline to a text: ``2,412 ops per step (baseline: 61)``."""
     return (
         f"{text[:-1]}; baseline: {there})" if text.endswith(")") else f"{text} (baseline: {there})"
     )
 
 
 def _within(*remarks: str) -> str:
-    """Return the non-empty ``remarks`` in brackets: `` (33 per time step, 1.2 ms each)``."""
+    """Return remarks in brackets: `` (33 per time step, 1.2 ms each)``."""
     text = ", ".join(remark for remark in remarks if remark)
     return f" ({text})" if text else ""
 
 
 def _length(items: _Items) -> str:
-    """Return how long one of the items takes, as text, or "" if this is unknown.
-
-    Launches of similar length get "", too.
-    """
+    """Return how long one op, kernel or call takes."""
     spread = items.spread
     if spread is None or (items.noun == "launch" and not spread.uneven):
         return ""
@@ -318,7 +290,7 @@ def _length(items: _Items) -> str:
 
 
 def _uneven(items: _Items) -> str:
-    """Return the durations if a few long items that hardly overlap distort the mean, else ""."""
+    """Return the durations if a few long ones distort the mean."""
     spread = items.spread
     few = spread is not None and spread.uneven and _LEAST_OWN_SHARE * spread.longest_ns <= items.ns
     return _length(items) if few else ""
@@ -331,7 +303,7 @@ def _each_time_step(items: _Items) -> str:
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
-    """Return one ``_Items`` per noun, most time first; the times sum to at most ``spent_ns``."""
+    """Count the ops, kernels or calls of a kind of time by noun, most time first."""
     contributors: Sequence[Contributor] = finding.contributors
     if profile is not finding.slow:
         comparison = causes.comparison_of(finding.slow)
@@ -348,7 +320,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _time_by_noun(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return noun → (ns, names) of the ops and kernels of this noun, most time first."""
+    """Return the time and the names of the ops and kernels with each noun, most time first."""
     spent: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -359,7 +331,7 @@ def _time_by_noun(
 
 
 def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
-    """Return the noun for ``contributor``; None if no noun fits it and the ``kind`` of time."""
+    """Return the noun for an op, kernel or call in this kind of time."""
     name = contributor.name
     if name is None:
         return None
@@ -380,7 +352,7 @@ def _quantity(noun: str, profile: StepProfile) -> str:
 
 
 def _library(names: set[str]) -> str:
-    """Return the library, such as ``cuDNN``, that the ops ``names`` have in common, or ""."""
+    """Return the library, such as ``cuDNN``, that computes all these ops."""
     libraries = {
         next((library for part, library in _LIBRARIES if re.search(part, name, re.I)), "")
         for name in names
@@ -389,7 +361,7 @@ def _library(names: set[str]) -> str:
 
 
 def _by_largest(finding: Finding) -> str:
-    """Return a clause on the op that adds most time; "" if it adds less than ``EVIDENCE_SHARE``."""
+    """Name the op that adds most time."""
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < EVIDENCE_SHARE * finding.delta_ns:
         return ""

@@ -1,8 +1,6 @@
-"""The kinds of time (bottlenecks), and the rules that assign each contributor to one kind.
+"""The kinds of time (bottlenecks), and the rules that assign each op, kernel or call to one kind.
 
-A contributor is an op, kernel, call or other event with its time in a step. The first rule of
-``RULES`` that holds decides its kind. So every nanosecond has exactly one kind, and the differences
-of the kinds sum to the difference of the steps.
+The first rule that holds decides, so every nanosecond has exactly one kind.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ EMBEDDING, COLLECTIVE, CTC, QUEUE = "embedding", "communication", "CTC", "queued
 SLOWER, RANGE, WAITING = "slower calls", "ranges", "waiting"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded", "unknown"
 
-#: Kind of time → its description for users.
+#: Descriptions for users.
 KINDS = {
     LAUNCH: "kernel launches",
     RUNTIME: "runtime calls other than launches",
@@ -58,30 +56,27 @@ KINDS = {
 
 
 def shown(kind: str) -> str:
-    """Return the name of a kind of time for people, as the breakdown names the same time."""
+    """Return the name of a kind of time for people."""
     words = {UNRECORDED: PART_WORDS["host"], UNKNOWN: PART_WORDS["unattributed"]}
     return words.get(kind) or PART_WORDS.get(kind.lower(), kind)
 
 
-#: The kinds in which a device waits for its host (``breakdown.mean_step.WAITS_FOR_HOST``). Time in
-#: which the host prepares the input, compiles or starts the runtime belongs to other kinds.
+#: The kinds in which a device waits for its host (``breakdown.mean_step.WAITS_FOR_HOST``).
 WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
 
 _PRODUCTS = ("gemm", "conv", "attention")
 #: Python frames that start or stop jax.profiler or torch.profiler.
 _PROFILER_FRAME = re.compile(r"\bprofiler\.py(?::\d+|\(\d+\):) (?:start|stop)(?:_trace)?$")
-#: Name of a range around PyTorch's backward pass.
+#: A range around PyTorch's backward pass.
 _BACKWARD = re.compile(r"\W*backward\W*", re.IGNORECASE)
 _MOVES = ("layout", "transfer", "memset")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Facts about the profile that the rules need in addition to the contributor.
+    """What the rules need to know about the whole profile.
 
-    ``on_device`` is True for the time of a device, False for the time of a host. ``ranges_only`` is
-    True if the profile has ranges but no ops. ``markers`` are the names of step markers.
-    ``no_backward`` is True if the profile has PyTorch ops, but no ops of the backward pass.
+    ``no_backward``: the profile has PyTorch ops, but none of the backward pass.
     """
 
     on_device: bool
@@ -92,7 +87,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: if ``holds`` is True for a contributor, its time has this ``kind``."""
+    """A rule that assigns ops, kernels or calls to one kind of time."""
 
     kind: str
     holds: Callable[[Contributor, Comparison], bool]
@@ -157,7 +152,7 @@ RULES = (
     Rule(
         DISPATCH,
         _part("dispatch"),
-        "an op that computes nothing itself, such as a view or a wrapper",
+        "an op that only arranges work, such as a view",
     ),
     Rule(DISPATCH, lambda c, run: c.call_overhead, "the call from Python into an op"),
     Rule(
@@ -168,8 +163,7 @@ RULES = (
     Rule(
         WAITING,
         _part(SCRIPT_WAITS),
-        "time between ops in which a line of the script waits: it sleeps, or waits for a lock, a "
-        "queue, a file or another process (lstmprof run)",
+        "time in which a line of your script sleeps or waits (lstmprof run)",
     ),
     Rule(
         UNRECORDED,
@@ -181,7 +175,7 @@ RULES = (
         lambda c, run: (
             c.part == "python" and run.no_backward and bool(_BACKWARD.fullmatch(c.name or ""))
         ),
-        "time in a range of PyTorch's backward pass, if the thread of this pass was not recorded",
+        "time in a backward pass whose thread was not recorded",
     ),
     Rule(
         RANGE,
@@ -208,7 +202,7 @@ RULES = (
     Rule(
         MEMORY,
         lambda c, run: c.state == "busy" and c.part != "other",
-        "other work, which memory bandwidth limits because it has few operations per element",
+        "other work that memory bandwidth limits",
     ),
     Rule(
         UNKNOWN,
@@ -219,14 +213,14 @@ RULES = (
 
 
 def kind_of(contributor: Contributor, comparison: Comparison) -> str:
-    """Return the kind of time (such as matmul or dispatch) of ``contributor``."""
+    """Return the kind of time, such as matmul or dispatch."""
     return next(rule.kind for rule in RULES if rule.holds(contributor, comparison))
 
 
 def by_kind(
     profile: StepProfile, comparison: Comparison | None = None
 ) -> dict[str, list[Contributor]]:
-    """Return the contributors of ``profile`` by kind of time, in the order of ``KINDS``."""
+    """Group the time of a step by kind."""
     comparison = comparison or comparison_of(profile)
     comparison = replace(comparison, on_device=profile.device is not None)
     kinds: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}
@@ -236,7 +230,7 @@ def by_kind(
 
 
 def comparison_of(slow: StepProfile) -> Comparison:
-    """Return the facts of the slow run; they decide the kinds of time in both runs."""
+    """Return what the rules need to know about the slow run; it applies to both runs."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
     names = [row["name"] for row in slow.rows("ops")]

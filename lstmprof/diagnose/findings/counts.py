@@ -1,8 +1,4 @@
-"""Counts and durations of a step that are evidence for its kinds of time.
-
-They are read from the tables and the tally of a profile. Every count is per step; a count is None
-if it is unknown or does not apply. ``tally`` defines the nouns, such as ``launch`` or ``gap``.
-"""
+"""Counts and durations per step that are evidence for kinds of time."""
 
 from __future__ import annotations
 
@@ -22,11 +18,10 @@ Amount = Callable[[StepProfile], float | None]
 
 @dataclass(frozen=True)
 class Quantity:
-    """One count or duration: its text, and its unit (empty for a plain number).
+    """One count or duration, with its name and unit for users.
 
-    ``amount`` computes the quantity for a profile; None means unknown. ``singular`` is the singular
-    of ``text``. For a duration, ``length_of`` is the noun for the events, and ``statistic`` is the
-    mean, median or longest of their durations; both are empty for a count.
+    For a duration, ``length_of`` names the events (such as ``kernel``), and ``statistic`` is mean,
+    median or longest.
     """
 
     name: str
@@ -38,12 +33,11 @@ class Quantity:
     statistic: str = ""
 
     def with_noun(self, number: float) -> str:
-        """Return a count with its noun: ``1 matmul``, ``52 convolutions``."""
         return number_of(number, self.singular, self.text)
 
 
 def spread_of(profile: StepProfile, noun: str) -> Spread | None:
-    """Return number and durations of the events counted as ``noun``; None if there are none."""
+    """Return number and durations of the events with a noun, such as ``launch``."""
     spread = profile.tally.get(noun)
     return spread if spread and spread.count else None
 
@@ -71,7 +65,7 @@ def _ops(profile: StepProfile) -> float | None:
 
 
 def _bytes(table: str) -> Amount:
-    """Return a function: profile → bytes per step in ``table``; None if a row lacks its bytes."""
+    """Return a function that sums the bytes per step of a table."""
 
     def moved_bytes(profile: StepProfile) -> float | None:
         rows = [row for row in profile.rows(table) if row.get("kind") != "memset"]
@@ -82,11 +76,9 @@ def _bytes(table: str) -> Amount:
 
 
 def _value_reads(profile: StepProfile) -> float:
-    """Return the number of values that the host reads per step.
-
-    ``aten::item`` and the op inside it count as one.
-    """
+    """Count the values that the host reads per step."""
     outer = [row for row in profile.rows("ops") if row["name"] in VALUE_READS]
+    # ``aten::item`` contains this op; count one of the two
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
     return _per_step(profile, inner or outer)
 
@@ -102,7 +94,7 @@ def _layers(on_device: bool) -> Amount:
 
 
 def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
-    """Return ``noun``'s mean, median and longest duration; ``text`` is the noun for users."""
+    """Return the mean, median and longest duration of the events with one noun."""
 
     def length(statistic: str) -> Amount:
         name = f"{statistic}_ns"
@@ -116,7 +108,7 @@ def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
     )
 
 
-#: Noun of ``tally`` → (name of its count, plural for users, singular for users).
+#: Noun → (name of its count, plural for users, singular for users).
 NOUNS = {
     "op": ("computing_ops", "ops that compute (not views or wrappers)", "op that computes"),
     "kernel": ("kernels", "kernels", "kernel"),
@@ -130,8 +122,7 @@ NOUNS = {
     "copy": ("copies", "copies", "copy"),
     "memset": ("memsets", "memsets", "memset"),
 }
-#: Noun of ``tally`` → words that users read after ``mean``, ``median`` or ``longest``: for example
-#: ``computing op``.
+#: Words after ``mean``, ``median`` or ``longest`` for users, such as ``computing op``.
 _LASTING = {noun: singular for noun, (_, _, singular) in NOUNS.items() if noun != "memset"} | {
     **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},
     **{"layer": "recurrent layer", "cell": "recurrent cell"},
@@ -171,12 +162,11 @@ _ALL = (
     ),
 )
 
-#: Name of a count or duration → its ``Quantity``.
 QUANTITIES = {quantity.name: quantity for quantity in _ALL}
 
 
 def counted(profile: StepProfile, name: str) -> float:
-    """Return the count ``name`` (of ``QUANTITIES``) of a profile, 0 if it is unknown."""
+    """Return a count of a profile, 0 if it is unknown."""
     return QUANTITIES[name].amount(profile) or 0.0
 
 
@@ -192,7 +182,7 @@ _LAUNCHES = (
     *_PACE,
 )
 
-#: Kind of time → names of the counts and durations that are evidence for this kind.
+#: Counts and durations that are evidence for each kind of time.
 EVIDENCE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(KINDS, ()),
     "launch": _LAUNCHES,

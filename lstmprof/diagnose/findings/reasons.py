@@ -1,9 +1,7 @@
 """Find calls that two runs make equally often but that are longer in one run, and the reason.
 
-A call is an op on a host, or an activity on a device. Two runs of one implementation, workload and
-precision make the same calls if names and numbers of calls agree. If each call takes at least 1.5
-times as long, the number of calls is not the cause. Each check in ``_REASONS`` has its own rule.
-Reasons from counters come before settings; a reason also lists the settings that differ.
+A call is an op on a host, or a kernel or copy on a device. Only runs of one implementation,
+workload and precision are compared. Reasons from counters come before settings.
 """
 
 from __future__ import annotations
@@ -20,38 +18,33 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.threads import VALUE_READS
 from lstmprof.runs.fields import ThreadTime
 
-#: The same calls run different code if one run executes this many times as many instructions.
-#: Chosen by hand.
+#: With this many times as many instructions, the same calls run different code. Chosen by hand.
 _MORE_INSTRUCTIONS = 1.5
-#: Two clock rates count as equal if they differ by at most this share. The same limit applies to
-#: the shares of time in which the steps' threads had a CPU. Chosen by hand.
+#: Clock rates, or shares of CPU time, that differ by less count as equal. Chosen by hand.
 _ALIKE = 0.1
-#: Threads spin, or wait for each other, if they keep this many more CPUs busy than in the other
-#: run. Chosen by hand.
+#: Threads spin, or wait for each other, if they keep this many more CPUs busy. Chosen by hand.
 _MORE_CPUS = 0.5
-#: Time of one microcode assist for a denormal, in ns. Measured on a Xeon (family 6, model 167)
-#: while seven other processes ran: of 2,000,000 products, each product with a denormal takes 69 to
-#: 70 ns of CPU time longer than a product of normal numbers.
+#: Time of one microcode assist for a denormal, in ns. Measured on a Xeon (family 6, model 167) with
+#: 2,000,000 products: each takes 69 to 70 ns longer than a product of normal numbers.
 _ASSIST_NS = 70
-#: Bytes that a miss of the last cache level reads: a cache line of all x86 and most Arm CPUs.
+#: Bytes that a cache miss reads: a cache line of all x86 and most Arm CPUs.
 _LINE_BYTES = 64
-#: A thread takes part in the work if it has at least this share of the busiest thread's CPU time.
-#: Chosen by hand.
+#: Threads with a smaller share of the busiest thread's CPU time count as idle. Chosen by hand.
 _BUSY = 0.25
 #: A reason must explain at least this share of the difference between the steps. Chosen by hand.
 _EXPLAINING_SHARE = 0.25
 #: The op with which autograd searches gradients for NaN in anomaly mode
 #: (torch/csrc/autograd/engine.cpp).
 _NAN_SEARCH = "aten::_is_any_true"
-#: Word in the name of an op → library that computes the op.
+#: Words in the names of ops, and the libraries that compute these ops.
 _LIBRARIES = {"mkldnn": "oneDNN", "onednn": "oneDNN", "miopen": "MIOpen", "cudnn": "cuDNN"}
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why calls are slower: its ``name``, and a clause with numbers (``text``).
+    """A reason why calls are slower, as a clause with numbers.
 
-    ``setting`` names the setting that is the reason; it is empty if the reason is no setting.
+    ``setting`` names the setting that is the reason.
     """
 
     name: str
@@ -59,19 +52,19 @@ class Reason:
     setting: str = ""
 
 
-#: Name of the reason that threads share CPUs or spin.
+#: Threads share CPUs or spin.
 THREADS = "threads"
-#: Name of the reason that only settings differ.
+#: Only settings differ.
 SETTINGS = "settings"
 NOT_RECORDED = Reason("not recorded", "the profiles do not show why")
-#: Names of the reasons that lie in the code or its settings, not in the machine.
+#: Reasons that lie in the code or its settings, not in the machine.
 EXPLAINS = (
     *("denormals", "anomaly mode", "kernel path", THREADS, "page faults", "other code", SETTINGS),
 )
 
 
 def reason(fast: StepProfile, slow: StepProfile) -> Reason:
-    """Return the first reason of ``_REASONS`` that holds, with the settings that differ."""
+    """Return the first reason that holds, with the settings that differ."""
     reasons = (check(fast, slow) for check in _REASONS)
     first = next((reason for reason in reasons if reason is not None), None)
     others = [
@@ -93,7 +86,7 @@ def _differs(name: str, fast: StepProfile, slow: StepProfile) -> settings.Disagr
 
 
 def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if counters or settings show that the slow run computes with denormals."""
+    """Check whether counters or settings show denormals in the slow run only."""
     first, second = (
         _per_step(profile, profile.info.counters.fp_assists) for profile in (fast, slow)
     )
@@ -115,7 +108,7 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if ops or settings show anomaly mode only in the slow run."""
+    """Check whether ops or settings show anomaly mode in the slow run only."""
     searches = [profile for profile in (fast, slow) if _names(profile) & {_NAN_SEARCH}]
     if searches == [slow]:
         text = f"anomaly mode checks gradients for NaN ({_NAN_SEARCH})"
@@ -127,7 +120,7 @@ def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if the slow run has more threads than CPUs, or if its threads spin."""
+    """Check whether the slow run has more threads than CPUs, or whether its threads spin."""
     cpus, threads = slow.info.affinity, slow.info.threads
     fewer = fast.info.threads is None or threads is None or fast.info.threads < threads
     if cpus and threads and threads > len(cpus) and fewer:
@@ -136,7 +129,7 @@ def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if only the slow run has more working threads than CPUs."""
+    """Check whether only the slow run has more working threads than CPUs."""
     mine, other = _threads_and_cpus(slow), _threads_and_cpus(fast)
     if mine is None or other is None:
         return None
@@ -148,7 +141,7 @@ def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _waited(profile: StepProfile) -> str:
-    """Return a clause: how much of its time the busiest thread waited for a CPU; "" if unknown."""
+    """Return a clause: how long the busiest thread waited for a CPU."""
     cpu_ns, waited_ns = max((t.cpu_ns or 0, t.waited_ns) for t in _threads_of(profile))
     if not cpu_ns or waited_ns is None:
         return ""
@@ -157,13 +150,13 @@ def _waited(profile: StepProfile) -> str:
 
 
 def _threads_of(profile: StepProfile) -> list[ThreadTime]:
-    """Return the threads of the first timed process (round)."""
+    """Return the threads of the first timed process."""
     threads = profile.info.timing_threads or ()
     return [thread for thread in threads if thread.round == threads[0].round]
 
 
 def _threads_and_cpus(profile: StepProfile) -> tuple[int, int] | None:
-    """Return (number of working threads, number of CPUs that they may use); None if unknown."""
+    """Return how many threads work, and how many CPUs they may use."""
     times = [(thread.cpu_ns or 0, thread.cpus) for thread in _threads_of(profile)]
     most_ns = max((cpu_ns for cpu_ns, _ in times), default=0)
     allowed = [cpus for cpu_ns, cpus in times if cpu_ns and cpu_ns >= _BUSY * most_ns]
@@ -173,7 +166,7 @@ def _threads_and_cpus(profile: StepProfile) -> tuple[int, int] | None:
 
 
 def cpu_numbers(text: str) -> list[int]:
-    """Return the numbers of the CPUs in ``text``, a list in Linux's format: ``0-2,5``."""
+    """Parse Linux's list of CPUs: ``0-2,5``."""
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -219,7 +212,7 @@ def _kernel_path(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if a lower clock of CPU or GPU explains enough of the difference."""
+    """Check whether a lower clock of CPU or GPU explains enough of the difference."""
     on_host = slow.device is None
     first, second = (
         profile.info.cpu_clock_mhz if on_host else profile.info.gpu_sm_clock_mhz
@@ -236,7 +229,7 @@ def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if the slow run's further cache misses explain enough of the difference."""
+    """Check whether more cache misses explain enough of the difference."""
     first, second = (
         _per_step(profile, profile.info.counters.cache_misses) for profile in (fast, slow)
     )
@@ -251,10 +244,7 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if the slow run executes many more instructions (on a CPU), or None.
-
-    "Many more" means at least ``_MORE_INSTRUCTIONS`` times as many as the fast run.
-    """
+    """Check whether the same calls execute many more instructions."""
     first, second = (
         _per_step(profile, profile.info.counters.instructions) for profile in (fast, slow)
     )
@@ -266,7 +256,7 @@ def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _contention(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if the slow run lost its CPUs to other processes more than the fast run."""
+    """Check whether other processes took the slow run's CPUs."""
     first, second = (_preemptions_per_s(profile) for profile in (fast, slow))
     share, other = _cpu_share(slow), _cpu_share(fast)
     if share is not None and other is not None and share < other - _ALIKE:
@@ -309,18 +299,18 @@ def _busy_cpus(profile: StepProfile) -> float | None:
 
 
 def _cpu_share(profile: StepProfile) -> float | None:
-    """Return the share of time in which the run's thread had a CPU; None for several threads."""
+    """Return the share of time in which the run's only thread had a CPU."""
     return _busy_cpus(profile) if profile.info.threads == 1 else None
 
 
 def _per_step(profile: StepProfile, timed: int | None) -> float | None:
-    """Return the number per step for ``timed``, a count over all timed iterations, or None."""
+    """Convert a count over all timed iterations to a count per step."""
     wall_ns = profile.info.timing_wall_ns
     return timed / wall_ns * profile.length_ns if wall_ns and timed is not None else None
 
 
 def _explains_enough(ns: float, fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether ``ns`` of CPU time explain ``_EXPLAINING_SHARE`` of the difference."""
+    """Return whether this much CPU time explains enough of the difference."""
     share = _cpu_share(slow)
     scale = 1 / share if share and share < 1 else 1
     return ns * scale >= _EXPLAINING_SHARE * (slow.length_ns - fast.length_ns)
@@ -331,17 +321,15 @@ def _preemptions_per_s(profile: StepProfile) -> float | None:
     return times / wall_ns * 1e9 if wall_ns and times is not None else None
 
 
-#: A call is slower if it takes at least this many times as long in the slow run.
+#: A slower call takes at least this many times as long.
 LONGER = 1.5
-#: Two numbers of calls per step count as equal if they differ by at most this share.
+#: Numbers of calls that differ by less count as equal.
 AS_MANY = 0.02
 
 
 def marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
-    """Return both profiles, with ``slower`` set for those calls that take longer in ``slow``.
-
-    If one run does not show how long its script waited, the waits of both scripts count as Python.
-    """
+    """Mark the calls that take longer in the slow run."""
+    # Without data on the waits of both scripts, all their waits count as Python.
     names, waits = slower_names(fast, slow), fast.shows_waits and slow.shows_waits
     return _marked(fast, names, waits), _marked(slow, names, waits)
 
@@ -359,10 +347,7 @@ def _marked(profile: StepProfile, names: frozenset[str], waits: bool) -> StepPro
 
 
 def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
-    """Return the names of calls that take at least ``LONGER`` times as long in ``slow``.
-
-    Both runs make these calls equally often.
-    """
+    """Return the calls that both runs make equally often, but that take longer in ``slow``."""
     if not _alike(fast, slow):
         return frozenset()
     fast_calls, slow_calls = calls(fast), calls(slow)
@@ -372,7 +357,7 @@ def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
 
 
 def _alike(fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether both runs are captures in which calls of one name do equal work."""
+    """Return whether calls of one name do equal work in both runs."""
     first, second = fast.info, slow.info
     on_one_kind = (fast.device is None) == (slow.device is None)
     return (
@@ -392,12 +377,12 @@ def _is_longer(fast: tuple[int, float], slow: tuple[int, float]) -> bool:
 
 
 def calls(profile: StepProfile) -> Spent:
-    """Return name -> (ns, number of calls) of the ops and activities of a profile."""
+    """Return time and number of the ops and kernels."""
     return by_name(c for c in profile.contributors if _is_call(c, profile))
 
 
 def _is_call(contributor: Contributor, profile: StepProfile) -> bool:
-    """Return whether a contributor is an op or activity, but not a wait or a read of a value."""
+    """Return whether this is an op or kernel, not a wait or a read of a value."""
     c = contributor
     if c.name is None or c.name in VALUE_READS or c.compiling or c.part == "collective":
         return False
@@ -406,7 +391,7 @@ def _is_call(contributor: Contributor, profile: StepProfile) -> bool:
 
 
 def because(fast: StepProfile, slow: StepProfile) -> str:
-    """Return a clause: the slower call that adds most, its time in both runs, and the reason."""
+    """Name the slower call that adds most time, and the reason."""
     fast_calls, slow_calls = (
         by_name(c for c in run.contributors if c.slower) for run in (fast, slow)
     )

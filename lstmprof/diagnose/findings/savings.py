@@ -1,11 +1,9 @@
 """How much shorter a step would be without one kind of its time.
 
-For casts and copies on a device, a replay of the step without them computes the saving. The saving
-is small if the device waits for its host in any case. It may exceed the time of the casts and
-copies, because the host does not launch them in the replay. It is at most this time plus the idle
-time of the step. If the host reads a copy, the replay keeps the wait for the copied data. For work
-with a known least time (``roofline``), the saving is the time above the least time. For waits and
-all other work, the saving is the whole time of the kind, which is an upper bound.
+For casts and copies on a device, a replay of the step without them decides: they may cost nothing
+if the device waits for its host anyway, or more than their time, because launches also vanish. Work
+with a known least time (``roofline``) saves the time above it. All else saves its whole time, which
+is an upper bound.
 """
 
 from __future__ import annotations
@@ -22,25 +20,23 @@ from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 
-#: How a saving was computed. ``DIFFERENCE``: the difference between two runs. ``TAKEN``: all the
-#: time of this kind. ``ROOFLINE``: the time above the least time in which the device can do the
-#: work. ``REPLAY``: by a replay of the step without this kind of time.
+#: How a saving was computed: from two runs, as the whole time, as the time above the least time for
+#: this work, or by a replay of the step.
 DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "replay"
 
-#: Kind of time → the replay's change that removes this time.
+#: The replay's change that removes this kind of time.
 _REPLAYED = {causes.CAST: without_casts, causes.COPY: without_copying}
-#: Kinds of time with a smaller share of a step than this are not replayed.
+#: Kinds with a smaller share of the step are not replayed.
 _LEAST_SHARE = 0.05
-#: If the replay of the unchanged step differs from the measured step by more than this share,
-#: replays decide no saving, and predictions by replay are shown with a doubt.
+#: Replays are doubtful if the replay of the unchanged step is off by more than this share.
 REPLAY_ERROR = 0.05
-#: Steps with more events are not replayed by default, because this takes 3 s on an EPYC.
+#: Steps with more events are not replayed, because this takes 3 s on an EPYC.
 _MOST_EVENTS = 200_000
 
 
 @dataclass(frozen=True)
 class Saving:
-    """How much shorter a step would be, in ns; ``by`` says how it was computed, e.g. ``REPLAY``."""
+    """How much shorter a step would be, and how this was computed (``REPLAY`` …)."""
 
     ns: int
     by: str
@@ -49,7 +45,7 @@ class Saving:
 def savings(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None
 ) -> dict[str, Saving]:
-    """Return kind -> saving, for kinds whose saving is not simply all of their time.
+    """Return the savings of the kinds of time that cannot be saved as a whole.
 
     Raises:
         RunError: a file of the run is missing or damaged.
@@ -61,7 +57,7 @@ def savings(
 
 
 def saving_of(contributors: Iterable[Contributor], limit: Roofline | None) -> Saving:
-    """Return the saving if ``contributors`` took only their least time, which is 0 if unknown."""
+    """Return the time above the least time for this work, or all time if that is unknown."""
     rows = list(contributors)
     shares = {
         category: min(reach.share, 1.0)
@@ -76,14 +72,10 @@ def saving_of(contributors: Iterable[Contributor], limit: Roofline | None) -> Sa
 def _replayed(
     breakdown: Breakdown, profile: StepProfile, kinds: dict[str, list[Contributor]]
 ) -> Iterator[tuple[str, Saving]]:
-    """Yield (kind, replayed saving) for casts and copies that take ``_LEAST_SHARE`` of the step.
-
-    Yield nothing if the profile has no launches, because then a replay does not know which work
-    waits for which. Yield nothing if the replay of the unchanged step differs from the measured
-    step by more than ``REPLAY_ERROR``.
-    """
+    """Replay the step without its casts, and without its copies."""
     least = _LEAST_SHARE * profile.length_ns
     replayed_kinds = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]
+    # without launches, a replay does not know which work waits for which
     unlinked = any(lack.kind in (NO_HOST, NO_LAUNCHES) for lack in profile.lacks)
     if profile.device is None or not replayed_kinds or unlinked:
         return

@@ -1,9 +1,4 @@
-"""Find the settings that differ between two runs and may change the speed of the same code.
-
-Only settings that are known for both runs are compared. A different setting is not a cause yet:
-``findings.reasons`` reports it as the cause only if two runs of one implementation make the same
-calls and the calls are slower in one run.
-"""
+"""Find the settings that differ between two runs and may change the speed of the same code."""
 
 from __future__ import annotations
 
@@ -16,17 +11,17 @@ from lstmprof.base.numbers import cropped, listed, number_of
 from lstmprof.runs.metadata import RunInfo
 
 DENORMALS, ANOMALY, ONEDNN = "denormals", "anomaly mode", "oneDNN"
-#: Names of the settings for denormals of the CPU thread that runs the step.
+#: How the CPU thread of the step treats denormals.
 FLUSH, AS_ZERO = "flush to zero", "denormals are zero"
-#: Shown as the value of an environment variable that is not set in a run.
+#: The value of an environment variable that is not set.
 UNSET = "unset"
-#: Largest number of differences that are listed; further differences are only counted.
+#: Further differences are only counted.
 _MOST_LISTED = 4
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that may change speed: its name, how to read it, and its slower value if known."""
+    """A setting that may change speed, and its slower value if known."""
 
     words: str
     value: Callable[[RunInfo], Any]
@@ -35,7 +30,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A setting that differs between two runs; ``fits``: the slow run may have the slower value."""
+    """A setting that differs between two runs; ``fits``: it may explain why one is slower."""
 
     setting: str
     slow: str
@@ -51,16 +46,14 @@ def _at(field: str) -> Callable[[RunInfo], Any]:
 
 
 def denormals(info: RunInfo) -> str | None:
-    """Return whether denormals are ``flushed`` (to zero) or ``kept``; None if unknown.
-
-    The framework's own setting decides if it is known, else the setting of the step's thread.
-    """
+    """Return whether denormals are ``flushed`` to zero or ``kept``."""
     flushed = info.denormals_flushed
     thread_words = None if flushed is None else "flushed" if flushed else "kept"
+    # the framework's own setting decides if it is known
     return info.settings.framework_denormals or thread_words
 
 
-#: The compared settings, in the order in which differences are listed.
+#: In the order in which differences are listed.
 SETTINGS = (
     Setting(DENORMALS, denormals),
     Setting(FLUSH, _at("settings.flush_to_zero"), False),
@@ -89,7 +82,7 @@ _THREAD_FLAGS = {FLUSH, AS_ZERO}
 
 
 def shared_cpus(info: RunInfo) -> str | None:
-    """Return ``5 threads share 2 CPUs`` if a run has more threads than CPUs, else None."""
+    """Return ``5 threads share 2 CPUs`` for a run with too many threads."""
     threads = info.settings.intra_op_threads or info.threads
     limits = [float(len(info.affinity))] if info.affinity else []
     limits += [info.settings.cpu_quota] if info.settings.cpu_quota else []
@@ -117,7 +110,7 @@ def disagreements(fast: RunInfo, slow: RunInfo) -> tuple[Disagreement, ...]:
 
 
 def listing(differences: Sequence[Disagreement]) -> str:
-    """Return as text the first ``_MOST_LISTED`` differences, and how many more there are."""
+    """List the first differences, and how many more there are."""
     more = len(differences) - _MOST_LISTED
     shown = [cropped(str(difference)) for difference in differences[:_MOST_LISTED]]
     return listed([*shown, f"{more} more"] if more > 0 else shown)

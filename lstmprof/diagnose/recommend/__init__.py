@@ -4,10 +4,8 @@
 
     request ─ candidates ─ first look, one round each ─ fastest, several rounds ─ ranking
 
-Each implementation that runs here is first timed in one round. The fastest of them are then timed
-again, in processes that take turns, so that changes of the machine's speed affect all of them.
-``diagnose`` compares each implementation with the fastest and says why it is slower. If the step
-of an implementation does not differ from the fastest step beyond noise, the two are tied.
+In the last rounds, processes of the fastest implementations take turns, so that changes of the
+machine's speed affect all of them.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from lstmprof.workloads import Workload
 if TYPE_CHECKING:
     import pandas
 
-#: Largest length of a line of the ranking, in characters.
+#: Characters per line of the ranking.
 _LINE = 100
 #: How an implementation compares with the fastest (``Ranked.certainty``).
 FIRST, TIE, MEASURED, UNSURE = "first", "tie", "measured", "unknown"
@@ -38,21 +36,17 @@ FIRST, TIE, MEASURED, UNSURE = "first", "tie", "measured", "unknown"
 
 @dataclass(frozen=True)
 class LeftOut:
-    """An implementation that was not measured, and the reason."""
-
     implementation: str
     reason: str
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """One measured implementation and its rank; tied implementations share a ``rank``.
+    """One measured implementation and its rank, which tied implementations share.
 
-    ``slowdown`` is the length of its step divided by the length of the fastest step. ``certainty``
-    is ``first`` for the fastest implementation, ``tie`` if it may be as fast, ``measured`` if it is
-    surely slower, and ``unknown`` if the profile does not decide. ``reason`` says why it is slower
-    than the fastest implementation; it is empty for the fastest. ``first_look`` is True if it was
-    timed in one round only.
+    ``certainty`` is ``first`` for the fastest implementation, ``tie`` if it may be as fast,
+    ``measured`` if it is surely slower, and ``unknown`` if the profile does not decide.
+    ``first_look`` is True if it was timed in one round only.
     """
 
     rank: int
@@ -67,19 +61,16 @@ class Ranked:
 
     @property
     def implementation(self) -> str:
-        """Return the implementation's name; if it is unknown, the run's name."""
+        """Return the implementation's name, or the run's name."""
         return self.profile.implementation or self.profile.name
 
     @property
     def row(self) -> Implementation | None:
-        """Return the implementation's row of ``lstmprof list``; None for your own file."""
+        """Return what lstmprof knows about a built-in implementation."""
         return implementations.ROWS.get(self.implementation)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this implementation as a dictionary with the fields of the JSON output.
-
-        Unknown values are None.
-        """
+        """Return the fields of the JSON output."""
         span, info = span_of(self.profile), self.profile.info
         device = (info.device or "cpu").partition(":")[0]
         return {
@@ -102,8 +93,7 @@ class Ranked:
 class Recommendation:
     """The measured implementations, fastest first; ``lp.recommend`` returns it.
 
-    ``left_out`` has the implementations that were not measured. ``framework`` is the framework of
-    the run given as ``like``; it is None if no run was given or its framework is unknown.
+    ``framework`` is the user's framework, if a run was given as ``like``.
     """
 
     workload: Workload
@@ -113,12 +103,11 @@ class Recommendation:
 
     @property
     def winner(self) -> Ranked:
-        """Return the fastest implementation."""
         return self.ranking[0]
 
     @property
     def ties(self) -> tuple[Ranked, ...]:
-        """Return the implementations whose steps do not differ from the fastest beyond noise."""
+        """Return the implementations that may be as fast as the fastest."""
         return tuple(r for r in self.ranking[1:] if r.certainty == TIE)
 
     @property
@@ -145,10 +134,7 @@ class Recommendation:
         return f"{text}.{self._framework_sentence()}"
 
     def _framework_sentence(self) -> str:
-        """Return a sentence on the fastest implementation of the user's framework, or "".
-
-        Return "" if the framework's fastest implementation is not surely slower than the winner.
-        """
+        """Return a sentence on the fastest implementation of the user's framework."""
         own = self.framework
         if own is None or self.winner.profile.info.framework == own:
             return ""
@@ -166,7 +152,7 @@ class Recommendation:
         return "\n".join(lines)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the ranking as a DataFrame with one row per implementation."""
+        """Return one row per implementation."""
         import pandas
 
         return pandas.DataFrame.from_records([ranked.to_dict() for ranked in self.ranking])
@@ -191,9 +177,7 @@ class Recommendation:
 def ranked(
     finals: Sequence[Breakdown], first_looks: Sequence[Breakdown] = ()
 ) -> tuple[Ranked, ...]:
-    """Return the runs with their ranks, shortest step first.
-
-    ``finals`` were timed in several rounds, ``first_looks`` in one round only.
+    """Rank the runs, shortest step first.
 
     Raises:
         RunError: no run was timed, or a file of a run is missing or damaged.
@@ -219,7 +203,7 @@ def ranked(
 
 
 def reason_of(diagnosis: Diagnosis) -> str:
-    """Return in one line why the slower run is slower, or why the cause is unknown."""
+    """Say in one line why the slower run is slower."""
     if diagnosis.dominant is None:
         return diagnosis.outcome.reason
-    return f"{diagnosis.dominant.finding.words}: {diagnosis.dominant.sentence.rstrip('.')}"
+    return f"{diagnosis.dominant.finding.words} {diagnosis.dominant.sentence.rstrip('.')}"

@@ -1,7 +1,6 @@
 """Compare a run with the layer op of its framework on the same network, captured on this machine.
 
-If the run is a capture, the clean steps are compared, as in ``diagnose``. For other profiles, one
-call of the slowest recurrent layer is compared with one call of the layer op, both as profiled.
+Profiles of other tools are compared by one call of their slowest recurrent layer, as profiled.
 Times from different machines are printed, but not compared.
 """
 
@@ -41,14 +40,14 @@ from lstmprof.runs.directory import cache_folder, usable_cache
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.runs.run import Run, is_run, open_run
 
-#: Framework → its implementations that run a layer in one op, preferred ones first.
+#: Implementations that run a layer in one op, preferred ones first.
 LAYER_ROWS: Mapping[str, tuple[str, ...]] = {
     "torch": ("torch-nn-lstm",),
     "tensorflow": ("tf-cudnnlstm", "tf-lstmblockfusedcell"),
     "tensorflow1": ("tf1-cudnnlstm", "tf1-lstmblockfusedcell"),
     "jax": ("jax-cudnn",),
 }
-#: Implementation → the name of its layer op for users; ``{cell}`` is filled in for torch.
+#: Names of these ops for users; ``{cell}`` is filled in for torch.
 _OPS = {
     "torch-nn-lstm": "nn.{cell}",
     "tf-cudnnlstm": "CudnnRNNV3",
@@ -58,11 +57,9 @@ _OPS = {
     "jax-cudnn": "jax.experimental.rnn",
 }
 TABLES = ("ledger", "collectives")
-#: The folder in lstmprof's cache for the captures of layer ops.
 BUILTIN = "builtin"
 ITERATIONS = 30
-#: Seconds after which a round times no further iteration. A layer op is so fast that a round has
-#: enough iterations by then.
+#: Seconds per timed round. A layer op is so fast that this is enough.
 TIMING_S = 5.0
 
 State = Literal["faster", "slower", "same", "unknown"]
@@ -73,10 +70,8 @@ Progress = Callable[[str], None]
 class Against:
     """A run compared with its framework's layer op, by their steps or by one call of a layer.
 
-    ``builtin`` is the name of the layer op's run. ``state`` says whether the layer op is faster or
-    slower than the run. ``factor`` is the run's time divided by the layer op's time, or None if
-    unknown. ``diagnosis`` compares the steps; it is None if layers are compared, or if
-    nothing is compared.
+    ``state`` says whether the layer op is faster or slower than the run. ``builtin`` is the name of
+    its run.
     """
 
     run: str
@@ -90,7 +85,7 @@ class Against:
     diagnosis: Diagnosis | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as a dictionary with the fields of the JSON output."""
+        """Return the fields of the JSON output."""
         plain = {name: value for name, value in vars(self).items() if name != "diagnosis"}
         diagnosis = None if self.diagnosis is None else self.diagnosis.to_dict()
         return {**plain, "diagnosis": diagnosis}
@@ -99,9 +94,7 @@ class Against:
 def against_builtin(
     breakdown: Breakdown, wanted: DiagnosisOptions, progress: Progress = lambda line: None
 ) -> Against:
-    """Compare the run of ``breakdown`` with its framework's layer op.
-
-    The layer op is captured if no run of it exists.
+    """Compare a run with its framework's layer op, and capture that op if necessary.
 
     Raises:
         CaptureError: the capture failed.
@@ -128,10 +121,10 @@ def against_builtin(
 
 
 def request_of(shape: Shape, implementation: str | None = None) -> CaptureRequest:
-    """Return the request to capture a layer op other than the run's ``implementation``.
+    """Request a capture of the layer op for this network.
 
     Raises:
-        UsageError: no layer op exists for this network on this machine; the message says why.
+        UsageError: no other layer op runs this network on this machine.
     """
     framework = shape.framework or ""
     called = FRAMEWORK_NAMES.get(framework, framework or "the unknown framework of the run")
@@ -160,7 +153,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
 
 
 def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
-    """Return a clause on what is missing to run the implementation, or None if it can run."""
+    """Return a clause on what is missing to run the implementation."""
     if interpreter.environment is None:
         lacking = lacks(row)
         return lacking and f"{row.name}: {lacking}"
@@ -170,9 +163,7 @@ def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
 
 
 def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> Run:
-    """Return an existing run of ``request``, next to ``neighbour`` or in the cache, or capture one.
-
-    A new capture is written to the cache.
+    """Reuse a run of the layer op, from the folder of the run or the cache, or capture one.
 
     Raises:
         CaptureError: a worker died, hung or refused.
@@ -192,7 +183,7 @@ def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> 
 
 
 def _serves(info: RunInfo, request: CaptureRequest) -> bool:
-    """Return whether a run can be used instead of a new capture of ``request`` on this machine."""
+    """Return whether an existing run can replace a new capture."""
     return (
         info.implementation == request.implementation
         and info.workload.name == request.workload.name
@@ -207,10 +198,7 @@ def _serves(info: RunInfo, request: CaptureRequest) -> bool:
 
 
 def _is_installed(info: RunInfo) -> bool:
-    """Return whether this interpreter has the framework in the version that the run used.
-
-    It is False if the run's framework is unknown.
-    """
+    """Return whether the run used the version of the framework that is installed here."""
     if not info.framework:
         return False
     version = (info.versions or {}).get(info.framework)
@@ -221,7 +209,7 @@ def _is_installed(info: RunInfo) -> bool:
 
 
 def same_machine(first: RunInfo, other: RunInfo) -> bool:
-    """Return whether both runs used the same models of CPU and GPU; False if a CPU is unknown."""
+    """Return whether both runs used the same models of CPU and GPU."""
     facts = [(i.hardware.cpu_model, i.hardware.gpu or _gpu(i)) for i in (first, other)]
     return facts[0][0] is not None and facts[0] == facts[1]
 
@@ -233,7 +221,7 @@ def _gpu(info: RunInfo) -> str | None:
 def _compare_steps(
     breakdown: Breakdown, best: Breakdown, shape: Shape, op: str, wanted: DiagnosisOptions
 ) -> Against:
-    """Compare the clean steps of the run and of the layer op, which used the same machine."""
+    """Compare the steps of the run and of the layer op on the same machine."""
     diagnosis = diagnose_all([breakdown, best], (), wanted, must_compare=True)[0]
     assert diagnosis.fast is not None
     mine, other = diagnosis.slow, diagnosis.fast
@@ -258,7 +246,7 @@ def _compare_steps(
 
 
 def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape, op: str) -> Against:
-    """Return the times of the run and the layer op without a ratio, because machines differ."""
+    """Return both times without a ratio, because the machines differ."""
     mine, other = (milliseconds(step_profile_of(each).length_ns) for each in (breakdown, best))
     name = breakdown.run.name
     sentence = (
@@ -350,7 +338,7 @@ def _by_row(row: Mapping[str, Any], cells: int, time_steps: int) -> str:
 def try_against_builtin(
     breakdown: Breakdown, wanted: DiagnosisOptions, leave_out: LeaveOut, progress: Progress
 ) -> Against:
-    """Return the result of ``against_builtin``; if that fails, report why to ``leave_out``."""
+    """Compare a run with its layer op; report why if that fails."""
     name = breakdown.run.name
     try:
         with border(breakdown.run.path):

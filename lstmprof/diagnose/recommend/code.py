@@ -1,9 +1,6 @@
 """Python code that builds an implementation's network, for users to paste into their program.
 
-The code needs no lstmprof, with two exceptions: implementations without a template (cuDNN without a
-framework, and implementations that run in a separate environment), and networks that a template
-does not cover, such as networks with an embedding. In both cases, the code imports lstmprof's own
-files. The tests run each template.
+The code needs no lstmprof, except for implementations and networks without a template.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ $fields)
 network = $module.build(workload)  # the file lstmprof/implementations/$folder/$module.py
 """
 
-#: Ways in which a network may differ from one forward LSTM layer with a head: ``layers``, ``gru``…
+#: How a network may differ from one forward LSTM layer with a head: ``layers``, ``gru``…
 _Extras = frozenset[str]
 _ONE: _Extras = frozenset()
 _FORWARD: _Extras = _ONE | {"layers"}
@@ -32,7 +29,7 @@ _LSTMS: _Extras = _FORWARD | {"directions"}
 _WITH_HEAD: _Extras = _LSTMS | {"gru"}
 _ALL: _Extras = _WITH_HEAD | {"rnn", "no head"}
 
-#: Implementation → its template, and the differences (``_Extras``) that the template supports.
+#: The template of each implementation, and the differences that it supports.
 TEMPLATES: Mapping[str, tuple[str, _Extras]] = {
     "torch-lstmcell-basic": (templates.BY_HAND, _ONE),
     "torch-lstmcell-fused": (templates.CELL, _ONE),
@@ -60,12 +57,12 @@ TEMPLATES: Mapping[str, tuple[str, _Extras]] = {
     "onnxruntime-lstm": (templates.ONNX_RUNTIME, _ONE),
     "openvino-lstm": (templates.OPENVINO, _ONE),
 }
-#: Implementation → the additional arguments of its Keras layer.
+#: Additional arguments of Keras layers.
 _MODES = {f"keras-lstm-mode{mode}": f", implementation={mode}, use_cudnn=False" for mode in (1, 2)}
 
 
 def code_of(implementation: str, workload: Workload) -> str:
-    """Return the code that builds ``implementation``'s network for ``workload``."""
+    """Return code that builds a network."""
     row = implementations.ROWS.get(implementation)
     if row is None:
         return f"# {implementation} is your own file: it has the code\n"
@@ -77,7 +74,7 @@ def code_of(implementation: str, workload: Workload) -> str:
 
 
 def _extras(w: Workload) -> set[str]:
-    """Return in which ways the network differs from one forward LSTM layer with a head."""
+    """Return how the network differs from one forward LSTM layer with a head."""
     has = {"layers": w.layers > 1, "directions": w.bidirectional, "no head": not w.head}
     return {extra for extra, is_there in has.items() if is_there} | {w.cell} - {"lstm"}
 
@@ -115,7 +112,7 @@ def _values(name: str, framework: str, w: Workload) -> dict[str, object]:
         "equinox_head": (
             "jax.vmap(self.head)(outputs)" if w.every_step else "self.head(outputs[-1])"
         ),
-        # The first output of ONNX's LSTM has all time steps, the second only the last one.
+        # the first output of ONNX's LSTM has all time steps, the second only the last one
         "onnx_outputs": '["seen"]' if w.every_step else '["", "seen"]',
         "onnx_axis": int(w.every_step),
         "backend": framework,
@@ -125,7 +122,7 @@ def _values(name: str, framework: str, w: Workload) -> dict[str, object]:
 
 
 def _cudnn_size(w: Workload) -> int:
-    """Return the number of weights of cuDNN's LSTM: matrices and two biases, in all layers."""
+    """Count the weights of cuDNN's LSTM: matrices and two biases, in all layers."""
     inputs = [w.features, *(w.directions * w.hidden for _ in range(w.layers - 1))]
     return sum(w.directions * 4 * w.hidden * (size + w.hidden + 2) for size in inputs)
 

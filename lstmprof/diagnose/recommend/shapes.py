@@ -1,8 +1,7 @@
 """Find the network that a run or the command-line options describe.
 
-``recommend`` then captures other implementations of this network. If the run is a capture, run.json
-describes the whole network. For other profiles, the network is the slowest recurrent layer alone;
-the table of layers has the sizes of this layer if the profiler recorded shapes.
+For profiles of other tools, the network is the slowest recurrent layer alone, if shapes were
+recorded.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from lstmprof.workloads.studies import NAMED
 LAYERS = "layers"
 GIVE_SIZES = "give --hidden, --batch and --time-steps"
 RECORD = "record the shapes of inputs (torch.profiler: record_shapes=True)"
-#: Element type of the first layer's input → precision of a capture.
+#: Type of the first layer's input → precision of a capture.
 _PRECISIONS = {"float32": "fp32", "float16": "amp-fp16", "bfloat16": "amp-bf16"}
 _CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A network and its conditions: precision, mode, device and so on.
+    """A network and its conditions, such as precision and device.
 
-    ``layer`` is the row of the layer table with the sizes; it is None if run.json has the sizes.
+    ``layer`` is the row of the layer table that has the sizes, unless run.json has them.
     """
 
     workload: Workload
@@ -63,8 +62,7 @@ def shape_of(breakdown: Breakdown) -> Shape:
     """Return the network that a run computes.
 
     Raises:
-        UsageError: the network is unknown, or no implementation computes it. The message says what
-            is missing.
+        UsageError: the network is unknown, or no implementation computes it.
     """
     info = breakdown.run.info
     workload = workload_of(info)
@@ -90,16 +88,14 @@ def shape_of(breakdown: Breakdown) -> Shape:
 
 
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
-    """Return the row of the layer table whose calls take most time; None if there is no row.
-
-    If the number of calls is unknown, the times of the row are already sums over all calls.
-    """
+    """Return the layer that takes most time."""
     rows: list[dict[str, Any]] = breakdown.table(LAYERS).to_pylist()
+    # if the number of calls is unknown, the times are sums over all calls
     return max(rows, key=lambda row: call_ns(row) * (row["calls"] or 1), default=None)
 
 
 def call_ns(row: Mapping[str, Any]) -> float:
-    """Return the forward plus backward time of one call of a layer, in ns; unknown times are 0."""
+    """Return the forward plus backward time of one call of a layer."""
     return (row["forward_ns"] or 0.0) + (row["backward_ns"] or 0.0)
 
 
@@ -151,7 +147,7 @@ def _shape_of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
 
 
 def is_here(device: str) -> bool:
-    """Return whether this machine has a device of the kind of ``device``: a GPU or a CPU."""
+    """Return whether this machine has such a device, a GPU or a CPU."""
     return device == "cpu" or bool(cuda_devices())
 
 
@@ -161,18 +157,12 @@ def request_of(
     conditions: Mapping[str, Any],
     progress: Callable[[str], None],
 ) -> CaptureRequest:
-    """Return the request that all candidates share; the implementation in it is a placeholder.
+    """Return the request that all candidates share; its implementation is a placeholder.
 
-    Args:
-        shape: network and conditions of a run, or None.
-        sizes: fields of ``Workload`` from the user; None if not given. Missing fields come from
-            the first named network.
-        conditions: device, precision, mode and threads from the user; None if not given.
-        progress: called with a line if the run was on a GPU and this machine has none.
+    ``sizes`` and ``conditions`` are options of the user, None if not given.
 
     Raises:
-        UsageError: neither ``shape`` nor a size is given, or both are given. Or the device is
-            unknown.
+        UsageError: the options describe no network, or two, or an unknown device.
     """
     sizes = {name: value for name, value in sizes.items() if value is not None}
     wished: dict[str, Any] = {k: value for k, value in conditions.items() if value is not None}

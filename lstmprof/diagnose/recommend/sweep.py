@@ -26,13 +26,11 @@ from lstmprof.workloads import Workload
 
 Progress = Callable[[str], None]
 
-#: An implementation is not captured in more rounds if, in the first round, its step takes more than
-#: this many times as long as the fastest step. Steps of the same code, captured separately, differ
-#: far less.
+#: Implementations that are this many times as slow in the first round get no more rounds. Steps of
+#: the same code, captured separately, differ far less.
 FAR_BEHIND = 2.0
-#: CPU seconds that one round takes besides its timed steps (start, import, compile, profile, read
-#: the profile), per framework. Measured on two cores of a Xeon. The number for other frameworks,
-#: ``OTHER_WORKER_S``, was not measured.
+#: CPU seconds of a round besides its timed steps (start, import, compile, profile, read), measured
+#: on two cores of a Xeon. ``OTHER_WORKER_S`` was not measured.
 WORKER_S = {"torch": 7.0, "jax": 8.0, "tensorflow": 11.0}
 OTHER_WORKER_S = 15.0
 #: Seconds of timed steps per round, in the first round and in later rounds.
@@ -50,7 +48,7 @@ TABLES = ("ledger", "collectives")
 
 @dataclass(frozen=True)
 class Limits:
-    """``quick`` stops after the first round; no capture starts after ``most_s`` seconds."""
+    """The user's limits: stop after the first round, or start no capture after ``most_s``."""
 
     quick: bool = False
     most_s: float | None = None
@@ -82,9 +80,7 @@ def _seconds(request: CaptureRequest, timed_s: float) -> float:
 def candidates(
     chosen: Mapping[str, ImplementationFile | None], common: CaptureRequest, out: Path
 ) -> Candidates:
-    """Return which implementations in ``chosen`` can run here, and which cannot.
-
-    ``common`` has the network and its conditions.
+    """Find the implementations that can run here.
 
     Raises:
         UsageError: no implementation can run here.
@@ -107,7 +103,7 @@ def candidates(
 
 
 def _by_form(planned: plan.Planned) -> int:
-    """Return a sort key that puts layer ops first, because they are likely the fastest."""
+    """Sort layer ops first, because they are likely the fastest."""
     row = planned.request.row
     return -FORMS.index(row.form) if row.form in FORMS else -len(FORMS)
 
@@ -122,7 +118,7 @@ def recommended(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Recommendation:
-    """Measure the candidates, and return their ranking.
+    """Measure the candidates and rank them.
 
     Raises:
         RunError: no candidate could be measured.
@@ -149,7 +145,7 @@ def _looked_at(
     force: bool,
     progress: Progress,
 ) -> tuple[dict[str, Breakdown], list[LeftOut]]:
-    """Time each candidate in one round; return (results, candidates that were not timed)."""
+    """Time each candidate in one round, until the time is over."""
     looks: dict[str, Breakdown] = {}
     left: list[LeftOut] = []
     for name, request in requests.items():
@@ -169,10 +165,8 @@ def _captured(
     progress: Progress,
     left: list[LeftOut],
 ) -> Iterator[tuple[str, Breakdown]]:
-    """Yield (name, breakdown) of each requested run; append failures to ``left``.
-
-    The runs of a group are captured in turns (their processes alternate), unless all runs exist.
-    """
+    """Yield the breakdown of each requested run; append failures to ``left``."""
+    # reuse runs only for a whole group, because its processes take turns
     is_done = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
     todo = [group for group, is_kept in zip(groups, is_done, strict=True) if not is_kept]
     names = {name: request for group in groups for name, request in group.items()}
@@ -189,7 +183,7 @@ def _captured(
 
 
 def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
-    """Return whether the same code, on the same kind of machine, made the run at ``run_path``."""
+    """Return whether the same code, on the same kind of machine, made this run."""
     if not is_run(run_path):
         return False
     info = open_run(run_path).info
@@ -202,7 +196,7 @@ def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
 
 
 def _fastest(looks: Mapping[str, Breakdown]) -> list[str]:
-    """Return the fastest runs, by name: at most ``MOST_IN_TURNS``, and none ``FAR_BEHIND``."""
+    """Return the names of the fastest runs."""
     lengths = {name: b.timings.step_ns for name, b in looks.items() if b.timings is not None}
     least = min(lengths.values(), default=0.0)
     near = [name for name, length in lengths.items() if length <= FAR_BEHIND * least]

@@ -34,20 +34,20 @@ from lstmprof.diagnose.remedies import (
 from lstmprof.diagnose.remedies.rows import Remedy
 from lstmprof.diagnose.step_profile import total_ns
 
-#: Largest number of fixes for one finding.
+#: Number of fixes for one kind of time.
 MOST = 3
-#: A fix is not advised if it saves a smaller share of the step than this. If two runs are compared,
-#: the share is of the difference between their steps.
+#: A fix that saves a smaller share of the step, or of the difference between two steps, is not
+#: advised.
 WORTH = 0.05
 
-#: Framework → the beginnings of addresses of pages by the framework's makers.
+#: Beginnings of the addresses of pages by each framework's makers.
 _SITES = {
     "torch": ("docs.pytorch.org/", "github.com/pytorch/"),
     "tensorflow": ("www.tensorflow.org/", "github.com/tensorflow/"),
     "jax": ("docs.jax.dev/", "github.com/jax-ml/"),
 }
 
-#: All causes. The first ``MOST`` rows that match a finding are advised.
+#: All causes, in the order in which their fixes are advised.
 TABLE: tuple[Remedy, ...] = (
     starting.starts,
     starting.miopen_compiles,
@@ -141,23 +141,11 @@ TABLE: tuple[Remedy, ...] = (
 class Advice:
     """A fix that fits a run: what to change, why, and a source.
 
-    ``cause`` is what makes the step slow. ``seen`` is the evidence in the profile; it may be empty.
-    ``fix`` is what to change. ``condition`` is what a profile must show for this advice. ``source``
-    is the address of a page that explains the cause or the fix. ``framework`` is None if the fix
-    works in every framework.
-
-    ``saves_ns`` is the time per step that the fix saves, in ns; it is None if unknown. If
-    ``at_most`` is True, ``saves_ns`` is an upper limit, because a device may wait for other work
-    instead, or because the fix removes only a part of the work. Otherwise it is the time of the
-    work that the fix removes on a CPU: the step may gain more, if other work then finds its data in
-    the caches. ``instead`` names new work that takes an unknown part of ``saves_ns``; it is None if
-    there is no such work.
-
-    ``implementation`` is the implementation of ``lstmprof list`` to use instead; it is None if the
-    fix is another change. ``measured_with`` is the name of a run that was diagnosed together with
-    this run and has the fix. ``measured_ns`` is the length of that run's step, and ``gain_ns`` is
-    how much shorter that step is than the step of this run. All three are None if no run has the
-    fix.
+    ``seen`` is the evidence in the profile, ``condition`` what a profile must show for this advice.
+    ``saves_ns`` is the time per step that the fix saves, an upper limit if ``at_most``; on a CPU,
+    the step may gain more, because caches then hold other data. ``instead`` names new work that
+    takes a part of it. ``implementation`` is a built-in implementation to use instead.
+    ``measured_ns`` and ``gain_ns`` come from another run in the diagnosis that already has the fix.
     """
 
     name: str
@@ -180,15 +168,12 @@ class Advice:
 
     @property
     def worth_ns(self) -> int:
-        """Return the time per step that the fix saves, in ns.
-
-        The time is measured if possible, else ``saves_ns``, else 0 (unknown).
-        """
+        """Return the time per step that the fix saves: measured if possible, else computed."""
         return self.gain_ns or self.saves_ns or 0
 
     @property
     def gain(self) -> str:
-        """Return a text: how much the fix saves, measured or computed; empty if unknown."""
+        """Return how much the fix saves, as text."""
         if self.gain_ns is not None:
             run = in_prose(self.measured_with or "")
             return f"saves {milliseconds(self.gain_ns)} ms, measured with {run}"
@@ -209,29 +194,21 @@ class Advice:
         return f"{self.sentence} ({self.gain})" if self.gain else self.sentence
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this advice as a dictionary with the fields of the JSON output.
-
-        Unknown values are None.
-        """
+        """Return the fields of the JSON output."""
         return asdict(self)
 
 
 def remedies(finding: Finding) -> tuple[Advice, ...]:
-    """Return the advice for a finding, at most ``MOST`` fixes."""
+    """Return the first fixes in the catalogue that fit this kind of time."""
     rows = (remedy for remedy in TABLE if finding.kind in remedy.kinds)
     advice = (_advice(remedy, finding) for remedy in rows)
     return tuple(a for a in advice if a is not None)[:MOST]
 
 
 def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
-    """Return the advice whose cause becomes the verdict's cause, or None if no advice qualifies.
-
-    The fix must save at least half of ``whole_ns``, or an unknown time. A row of ``TABLE`` with
-    ``first`` precedes a row with ``several_kinds``. If no row with ``first`` saves that much, a row
-    with ``first`` also qualifies if it fixes the ``named`` finding and saves half of the time of
-    this finding.
-    """
+    """Return the advice whose cause becomes the verdict's cause."""
     wide = {row.name for row in TABLE if row.several_kinds}
+    # its fix must save half of the time, or an unknown time
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
     leading = {row.name: row.kinds for row in TABLE if row.first}
     first = [a for a in large if a.name in leading]
@@ -243,7 +220,7 @@ def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | Non
 
 
 def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
-    """Return the advice of ``remedy``, or None if it does not match or saves too little."""
+    """Return the advice of one row, if the profile shows the cause and the fix saves enough."""
     framework = finding.slow.framework
     if remedy.frameworks and framework not in remedy.frameworks:
         return None
@@ -255,6 +232,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
     # None is equal to None: two unknown implementations count as one implementation
     alike = fast and (fast.implementation, fast.framework) == (slow.implementation, framework)
     if fast is not None and alike:
+        # a cause that the fast run has, too, explains only a part of the difference
         alone = next((f for f in findings(None, fast) if f.kind == finding.kind), None)
         before = None if alone is None else remedy.decide(alone)
         if before is not None and _is_worth(before.saves_ns, fast.length_ns):
@@ -280,14 +258,14 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
 
 
 def _source(remedy: Remedy, framework: str | None) -> str:
-    """Return the first source that is not another framework's page, else the first source."""
+    """Return the first source that is not another framework's page."""
     others = [site for of, sites in _SITES.items() if of != framework for site in sites]
     own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))
     return remedy.sources[0] if framework not in _SITES else next(own, remedy.sources[0])
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return an upper limit, in ns per step, of the saving: all time of the affected kinds."""
+    """Return the whole time of the kinds that the fix affects, as an upper limit."""
     profile = finding.slow
     kinds = {finding.kind, *(remedy.kinds if remedy.several_kinds else ())}
     if profile.device is not None and kinds & set(causes.WAITS):

@@ -29,27 +29,23 @@ from lstmprof.diagnose.seen.recurrent import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 
-#: ``values_in_loop`` matches if, after at least this share of the cells, the host reads a value
-#: before the next cell. The share cannot be 1: with T time steps, T - 1 reads are between cells.
+#: ``values_in_loop`` matches if the host reads a value after this share of the cells. It cannot be
+#: 1: with T time steps, T - 1 reads are between cells.
 _LEAST_READ = 0.5
-#: Least number of cells or layer calls per step that count as a loop over time steps. The second
-#: number is for layer calls without recorded shapes: without shapes, eight calls may also be calls
-#: of eight layers. Chosen by hand.
+#: This many cells or layer calls per step are a loop over time steps. Without recorded shapes,
+#: eight calls may also be calls of eight layers. Chosen by hand.
 _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
-#: A clause for users: in which case one call cannot compute all time steps.
 _UNLESS = "unless an input depends on an earlier output"
-#: A function over trees is the loop of cells if it takes at least this share of the time of the
-#: cells' forward passes. Chosen by hand.
+#: A function over trees runs the loop of cells if it takes this share of their forward time. Chosen
+#: by hand.
 _TREE_SHARE = 0.5
-#: Name of an op inside a cell, in a loop over time steps in TensorFlow or Keras.
+#: An op inside a cell, in a loop over time steps in TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
-#: (framework, device) → (implementation that runs a layer in one op, name of this op for users,
-#: types of cells for which the op is faster than a loop). On CPUs, TensorFlow has no faster op:
-#: BlockLSTM took 1.23 times as long as a loop of cells. PyTorch has a CPU op for the LSTM only.
-#: nn.GRU and nn.RNN save only Python and dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms;
-#: 512 units: GRU 142 → 137 ms). So nn.GRU and nn.RNN are advised only if Python and dispatch take
-#: half of the step.
+#: (framework, device) → (implementation with a layer op, this op for users, cells for which it is
+#: faster than a loop). On CPUs, TensorFlow has no faster op: BlockLSTM took 1.23 times as long as a
+#: loop of cells. PyTorch has a CPU op for the LSTM only. nn.GRU and nn.RNN save only Python and
+#: dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 → 137 ms).
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
@@ -62,8 +58,8 @@ _ONE_OP = {
     ("tensorflow1", "cuda"): ("tf1-cudnnlstm", "tf.contrib.cudnn_rnn.Cudnn{}", ("lstm", "gru")),
     ("tensorflow1", "cpu"): ("tf1-lstmblockfusedcell", "tf.contrib.rnn.LSTMBlockFusedCell", ()),
 }
-#: Work that some cells do in every time step and no layer op can do. A row has the name of the work
-#: for users, the names of its ops, and a library that has a kernel for cells with this work.
+#: Work in every time step that no layer op can do: its name for users, its ops, and a library that
+#: has a kernel for such cells.
 _EXTRAS = (
     (
         "a normalisation",
@@ -89,8 +85,8 @@ _COMPILED = {
 _ON_TORCH_CPU = (
     "try torch.compile(cell): in two tests on a CPU, the step became 0.6× and 3× as long"
 )
-#: Rows of (names of modules, whether the fix helps on a CPU, the fix). Measured: mLSTM with 128
-#: time steps, 175 → 9.4 ms with its parallel form, PyTorch 2.13 on a CPU (batch 8, 64 units).
+#: (names of modules, whether the fix helps on a CPU, the fix). Measured: mLSTM with 128 time steps,
+#: 175 → 9.4 ms with its parallel form, PyTorch 2.13 on a CPU (batch 8, 64 units).
 _KERNELS = (
     (
         re.compile(r"(?i)mlstm|xlstm"),
@@ -109,7 +105,7 @@ _KERNELS = (
         "compute all time steps at once: use a parallel scan (on a GPU, accelerated-scan)",
     ),
 )
-#: If an op is called at least this often per time step, it counts as called in every time step.
+#: An op that runs this often per time step runs in every time step.
 _EACH = 0.9
 
 
@@ -117,9 +113,8 @@ _EACH = 0.9
     name="nodes of a level together",
     cause="the LSTM cells form trees, and run node by node",
     fix="call the cell once per level of all trees, from the leaves to the roots (see DGL)",
-    condition="A step runs eight or more LSTM cells one by one. `lstmprof run` or `lp.profile` saw "
-    "that a function of the script calls itself several times from one call. This function takes "
-    "at least half as long as the forward passes of the cells",
+    condition="A step runs eight or more LSTM cells one by one, inside a recursive function of "
+    "the script",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     first=True,
@@ -134,11 +129,13 @@ def cells_of_trees(f: Finding) -> Match | None:
     if tree is None or not forms_trees(f.slow):
         return None
     name = tree.function
-    return Match(f"one call of {name} ({tree.file}:{tree.line}) calls {name} several times")
+    return Match(
+        f"{name} ({tree.file}:{tree.line}) is recursive: one call makes several recursive calls"
+    )
 
 
 def forms_trees(profile: StepProfile) -> bool:
-    """Return whether a function of the script runs the loops of cells for the nodes of trees."""
+    """Return whether a function of the script runs cells for the nodes of trees."""
     tree, cells = profile.info.script_tree, _cells_in_loops(profile)
     if tree is None or sum(cells.values()) < _SERIES:
         return False
@@ -151,11 +148,8 @@ def forms_trees(profile: StepProfile) -> bool:
     name="layer in one op",
     cause="the layer runs one cell at a time",
     fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
-    condition="One of these shows that a layer runs one cell at a time: the captured "
-    "implementation, an op that computes a single cell, or eight or more LSTM cells per step. On a "
-    "CPU, only layers of PyTorch count, because the layer ops of other frameworks are not faster "
-    "there. A GRU or a plain RNN on a CPU counts only if dispatch and Python take at least half of "
-    "the step",
+    condition="A step runs eight or more LSTM cells one by one. On a CPU, only layers of "
+    "PyTorch count, because the layer ops of other frameworks are not faster there",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
@@ -187,9 +181,8 @@ def layer_in_one_op(f: Finding) -> Match | None:
     name="layer outside compiled code",
     cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
     fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn=False",
-    condition="The profile contains shapes, and one call of compiled code multiplies the hidden "
-    "state by the weights of all gates eight or more times. On a CPU, the layer must also be an "
-    "LSTM in float32 or bfloat16",
+    condition="One call of compiled code multiplies the hidden state by the weights of all "
+    "gates eight or more times",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(
@@ -211,12 +204,10 @@ def unrolled_layer(f: Finding) -> Match | None:
 
 @Remedy(
     name="loop without the host",
-    cause="torch's while_loop or scan waits after each iteration until the host decides whether "
-    "to continue",
+    cause="torch's while_loop or scan synchronises with the host in every iteration",
     fix="write the loop in Python with a fixed number of iterations, and capture the step as a "
     "CUDA graph",
-    condition="A GPU runs compiled code, and the host reads eight or more values from the GPU in "
-    "one call of that code",
+    condition="On a GPU, the host reads eight or more values in one call of compiled code",
     kinds=(SYNC, *HOST),
     frameworks=TORCH,
     sources=(
@@ -234,13 +225,10 @@ def loop_asks_host(f: Finding) -> Match | None:
 
 @Remedy(
     name="parallel form",
-    cause="a recurrent network that can run all time steps at once runs them one by one",
-    fix="install the network's GPU kernels, or use the network's form that computes all steps at "
-    "once",
-    condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, selective_scan, "
-    "minGRU or minLSTM calls the same op 32 or more times, and no kernel made for these networks "
-    "runs. On a GPU, the GPU also waits for launches. On a CPU, only mLSTM, xLSTM, minGRU and "
-    "minLSTM count",
+    cause="the network can compute all time steps in parallel, but runs them one by one",
+    fix="install the network's GPU kernels, or use the parallel form of the network",
+    condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, minGRU or minLSTM "
+    "calls the same op 32 or more times, and no kernel made for these networks runs",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -270,9 +258,8 @@ def reference_form(f: Finding) -> Match | None:
     name="whole sequence in one call",
     cause="a recurrent layer is called once per time step",
     fix=f"pass the whole sequence to nn.LSTM in one call, {_UNLESS}",
-    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time for "
-    "one time step. If the profile has no shapes, the time steps of a call are unknown, and the "
-    "minimum is 16 calls. Models of Keras do not count",
+    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time "
+    "for one time step",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -296,8 +283,7 @@ def one_time_step_per_call(f: Finding) -> Match | None:
     fix = f"pass the whole sequence to {layer} in one call, {_UNLESS}"
     if not single:
         fix = (
-            f"call {layer} once: pass the whole sequence if each call is for one time step, or "
-            "one padded batch if each call is for one sequence"
+            f"call {layer} once, with the whole sequence or with one padded batch of all sequences"
         )
     return Match(seen, layers_ns(profile, chosen), fix, seen)
 
@@ -306,9 +292,8 @@ def one_time_step_per_call(f: Finding) -> Match | None:
     name="no value in the loop",
     cause="the loop over time steps reads a value (.item()) in every time step",
     fix="keep the value as a tensor, and read the tensor after the loop",
-    condition="The step calls a cell, such as LSTMCell, once per time step. After half or more of "
-    "these calls, an op reads a value from a tensor to Python (aten::item) before the "
-    "next cell starts",
+    condition="The step calls a cell, such as LSTMCell, once per time step. After half of these"
+    " calls or more, an op copies a value from a tensor to Python (aten::item)",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(
@@ -326,10 +311,7 @@ def values_in_loop(f: Finding) -> Match | None:
 
 
 def form_of(profile: StepProfile) -> str | None:
-    """Return how a run computes its layers: ``LAYER_OP``, ``CELL_OP``, ``LOOP`` or another form.
-
-    The form follows from the run's implementation if known, else from the ops; None if unknown.
-    """
+    """Return how a run computes its layers, such as ``LAYER_OP`` or ``LOOP``."""
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return row.form_on("cpu" if profile.device is None else "cuda")
@@ -345,7 +327,7 @@ def form_of(profile: StepProfile) -> str | None:
 
 
 def _cells_in_loops(profile: StepProfile) -> dict[str, float]:
-    """Return form (``LOOP``, ``CELL_OP``) -> LSTM cells per step that run in this form."""
+    """Count the LSTM cells per step in loops, by form."""
     cells: Counter[str] = Counter()
     for layer in profile.rows("layers"):
         if layer.get("cell") == "lstm" and layer["form"] in (LOOP, CELL_OP):
@@ -354,7 +336,7 @@ def _cells_in_loops(profile: StepProfile) -> dict[str, float]:
 
 
 def _cell(profile: StepProfile) -> str:
-    """Return ``lstm``, ``gru`` or ``rnn``, from the workload or the ops of cells; else ``lstm``."""
+    """Return the type of cell: ``lstm``, ``gru`` or ``rnn``."""
     workload = profile.info.workload
     if workload is not None and workload.cell in _LAYERS:
         return workload.cell
@@ -370,9 +352,9 @@ def _cell(profile: StepProfile) -> str:
     name="input matmul before the loop",
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="The run is of a built-in implementation (`lstmprof list`) with a handwritten cell, "
-    "and each time step runs a matmul that does not need the result of the previous time step. On "
-    "a CPU, dispatch also takes at least half of the step",
+    condition="A built-in implementation (`lstmprof list`) with a handwritten cell multiplies "
+    "the inputs by their weights in every time step. On a CPU, dispatch also takes at"
+    " least half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     sources=("https://arxiv.org/abs/1604.01946",),
 )
@@ -398,9 +380,9 @@ def input_matmuls(f: Finding) -> Match | None:
     name="fused cell",
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="The run is of a built-in implementation (`lstmprof list`) with a handwritten cell, "
-    "and the cell runs five or more elementwise ops per time step. On a CPU, the run is also "
-    "compared with a faster run of torch-compile",
+    condition="A built-in implementation (`lstmprof list`) with a handwritten cell runs five or"
+    " more elementwise ops per time step. On a CPU, the run is also compared with a "
+    "faster run of torch-compile",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -415,7 +397,7 @@ def separate_gates(f: Finding) -> Match | None:
     seen = f"{count(pointwise)} elementwise ops per time step"
     if f.slow.runs_on == "cuda":
         return Match(seen)
-    # On a CPU, a compiled cell saved only 0.4 of 45.8 ms.
+    # on a CPU, a compiled cell saved only 0.4 of 45.8 ms
     if f.fast is None or f.fast.implementation != "torch-compile":
         return None
     return Match(seen, fix="use torch.compile(cell)", implementation="torch-compile")
@@ -434,9 +416,8 @@ def _per_cell(profile: StepProfile, name: str) -> float:
     name="fuse the cell",
     cause="the cell is not a plain LSTM, so no framework op can run the whole layer",
     fix="compile the cell or its loop: torch.compile, tf.function(jit_compile=True) or jax.jit",
-    condition="The layer runs as a loop of cells. In each time step, the cell also runs a "
-    "normalisation, draws random numbers, or multiplies the state by a vector of weights twice "
-    "(peepholes)",
+    condition="The layer runs as a loop of cells. The cell also normalises, draws random "
+    "numbers or has peepholes",
     kinds=(*HOST, *WORK),
     sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
 )
@@ -456,10 +437,9 @@ def variant_cell(f: Finding) -> Match | None:
 
 
 def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
-    """Return the work of ``_EXTRAS`` or peepholes that a loop of cells does, or None.
+    """Return work in every time step that a plain LSTM does not do, such as a normalisation.
 
-    The result is (name of the work, its calls per time step, a library that has such a cell or
-    None).
+    The result is (name of the work, its calls per time step, a library that has such a cell).
     """
     loops = [row for row in profile.rows("layers") if row["form"] == LOOP and row["time_steps"]]
     steps = sum(row["time_steps"] * (row["calls"] or 0) for row in loops) / profile.steps

@@ -20,9 +20,9 @@ _SINGLE_LOADER = re.compile(r"enumerate\(DataLoader\)#_SingleProcess")
 _WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
 _NEXT_ELEMENT = re.compile(r":IteratorGetNext|^IteratorGetNext")
 _PREFETCH = re.compile(r"Prefetch")
-#: Time in ns that a DataLoader worker needs to pass a small batch to the step. With workers, the
-#: step waits at least this long. Measured with torch 2.13 on two loaded cores, 32 samples of 20
-#: numbers: 1.0 ms with one or two workers, 0.06 ms without workers.
+#: Time in ns that a DataLoader worker needs to pass on a small batch. Measured with torch 2.13 on
+#: two loaded cores, 32 samples of 20 numbers: 1.0 ms with one or two workers, 0.06 ms without
+#: workers.
 _HAND_OVER_NS = 1_000_000
 
 
@@ -30,9 +30,8 @@ _HAND_OVER_NS = 1_000_000
     name="workers",
     cause="the process that runs the step also makes each batch",
     fix="set num_workers of the DataLoader: worker processes then make batches during the step",
-    condition="The DataLoader has no worker processes and takes more than 1 ms per step (a worker "
-    "process needs about 1 ms to pass a batch on). Or the DataLoader has worker processes, but the "
-    "step still waits for a batch; the fix is then another number of workers",
+    condition="The step waits for a DataLoader: for more than 1 ms if the DataLoader has no "
+    "worker processes",
     kinds=(INPUT,),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),
@@ -42,12 +41,10 @@ def loader(f: Finding) -> Match | None:
     if times_called(f.slow, _WORKERS):
         cause = "the step waits for the DataLoader's workers"
         if f.slow_ns <= _HAND_OVER_NS:
-            fix = "use num_workers=0: the step waits only as long as processes need to pass a batch"
+            fix = "use num_workers=0: the step only waits for a batch to pass between processes"
             return Match(seen, fix=fix, cause=cause)
-        fix = (
-            "try more workers, or less work per sample; also try num_workers=0, because passing a "
-        )
-        return Match(seen, fix=f"{fix}batch between processes takes time", cause=cause)
+        fix = "try more workers, less work per sample, or num_workers=0 (no transfer of batches)"
+        return Match(seen, fix=fix, cause=cause)
     if not times_called(f.slow, _SINGLE_LOADER) or f.slow_ns <= _HAND_OVER_NS:
         return None
     pinned = " and pin_memory=True" if f.slow.device is not None else ""
@@ -78,7 +75,7 @@ def dataset(f: Finding) -> Match | None:
     cause="the step prepares its own input",
     fix="prepare the next batch during the step, in another thread or process",
     condition="The step has an input phase, such as a range named input, but uses neither a "
-    "DataLoader nor tf.data. Captures of built-in implementations do not count",
+    "DataLoader nor tf.data",
     kinds=(INPUT,),
     sources=(
         "https://docs.pytorch.org/docs/stable/data.html",

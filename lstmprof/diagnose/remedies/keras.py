@@ -1,11 +1,10 @@
 """Causes: conditions that keep a Keras layer from its fast path.
 
 The conditions are from the documentation of keras.layers.LSTM and GRU ("requirements to use the
-cuDNN implementation") and from keras/src/backend/*/rnn.py of Keras 3.15. On TensorFlow, Keras uses
-cuDNN also with a mask, if the sequences are padded at the end. On PyTorch and JAX, Keras uses cuDNN
-only without a mask; without cuDNN, no op runs a whole layer. On JAX, Keras uses cuDNN since version
-3.14 (keras-team/keras#22399). On PyTorch, several versions of Keras fell back from cuDNN to a loop
-without a message (keras-team/keras#22874).
+cuDNN implementation") and from keras/src/backend/*/rnn.py of Keras 3.15. With a mask, Keras uses
+cuDNN only on TensorFlow, and only if sequences are padded at the end. On JAX, it uses cuDNN since
+version 3.14 (keras-team/keras#22399). On PyTorch, several versions silently fell back to a loop
+(keras-team/keras#22874).
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP, ROWS
 
-#: Ops inside a Keras cell that show an option which cuDNN does not support → the option that cuDNN
-#: needs instead. The patterns match TensorFlow's op types and scopes, and functions of jax.nn in
-#: JAX's paths.
+#: Ops inside a Keras cell that show an option which cuDNN does not support, and the option that it
+#: needs. The patterns match TensorFlow's op types and scopes, and functions of jax.nn in JAX's
+#: paths.
 _KERAS = (
     (
         r"(?:lstm|gru)_cell\w*/(?:hard_sigmoid|clip_by_value|Relu6|jit\((?:hard_sigmoid|relu6)\))",
@@ -44,22 +43,20 @@ _KERAS = (
     ),
     (r"(?:lstm|gru)_cell\w*/.*(?:dropout|random_uniform)", "recurrent_dropout=0"),
 )
-#: Keras 3 draws the dropout mask outside the cell. For recurrent dropout, its cell also runs one
-#: matmul per gate (``_PRODUCT_A_GATE``).
+#: Keras 3 draws the dropout mask outside the cell. With recurrent dropout, its cell also runs one
+#: matmul per gate.
 _DROPOUT = re.compile(r"(?:lstm|gru)\w*/stateless_dropout")
 _PRODUCT_A_GATE = re.compile(r"while/(?:lstm|gru)_cell\w*/MatMul_7:")
 _UNROLLED = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell_\d+/")
 _LOOP = re.compile(r"(?:lstm|gru)\w*\)*/.*while", re.IGNORECASE)
-#: Scope of a Keras cell. The scopes of TensorFlow's own cells have other names: basic_lstm_cell, or
-#: a scope inside rnn.
+#: Scope of a Keras cell. TensorFlow's own cells have other scopes: basic_lstm_cell, or inside rnn.
 _KERAS_CELL = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell\w*/")
 #: Keras 2 runs a layer without cuDNN in the function standard_lstm. If this function is inlined,
-#: the ops of its loop do not have the layer's scope; only the reads of the weights have this scope.
+#: only the reads of its weights have the layer's scope.
 _READS = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/Read(?:_\d)?/ReadVariableOp:")
 _INLINED = re.compile(r"(?:^|PartitionedCall/)while(?:_\d+)?/(?:body/_\d+/while/)?")
-#: Path of a Keras cell in a loop, and path of an op in such a loop that selects the old or the new
-#: state by the mask. Group 1 is the path of the loop. In TensorFlow, gradients of the selection
-#: have other names and do not match. JAX's paths also contain calls, which ``_CALLS`` removes.
+#: Paths of a Keras cell in a loop, and of an op that selects the old or the new state by the mask.
+#: Group 1 is the loop. JAX's paths also contain calls, which ``_CALLS`` removes.
 _LOOP_OF_CELL = re.compile(r"(.*while/(?:body/)?)(?:lstm|gru|simple_rnn)_cell\w*/")
 _CHOICE = re.compile(r"(.*while/(?:body/)?)(?:SelectV2(?:_\d+)?(?::SelectV2)?|select_n)")
 _LAYERS_LOOP = re.compile(r"(?i)(?:lstm|gru|rnn)\w*\)*/while/(?:body/)?$")
@@ -67,8 +64,7 @@ _CALLS = re.compile(r"closed_call/|jit\(_where\)/")
 _WHERE, _TANH = re.compile(r"^aten::where$"), re.compile(r"^aten::tanh$")
 _CUDNN = re.compile(r"CudnnRNN|_cudnn_rnn|miopen_rnn|mkldnn_rnn_layer|aten::lstm$|aten::gru$")
 _NAMES = {"torch": "PyTorch", "jax": "JAX"}
-#: Least number of selections by a mask per step that count as a loop over time steps. Chosen by
-#: hand.
+#: This many selections by a mask per step are a loop over time steps. Chosen by hand.
 _TIME_STEPS = 8
 _SIMILAR = "batch sequences of similar length"
 
@@ -96,10 +92,7 @@ def keras_without_cudnn(f: Finding) -> Match | None:
 
 
 def unmet_by_keras(profile: StepProfile) -> list[str]:
-    """Return the options that this run's layers lack, and without which Keras does not use cuDNN.
-
-    Options are written as code, such as ``unroll=False``.
-    """
+    """Return the options that these layers lack for cuDNN, as code: ``unroll=False``."""
     if profile.runs_on != "cuda":
         return []
     row = ROWS.get(profile.implementation or "")
@@ -125,7 +118,7 @@ def _any(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 def is_keras(profile: StepProfile) -> bool:
-    """Return whether the implementation, a Python frame or a name scope shows a Keras layer."""
+    """Return whether the run has a recurrent layer of Keras."""
     row = ROWS.get(profile.implementation or "")
     if row is not None:
         return row.library == "keras"
@@ -133,18 +126,15 @@ def is_keras(profile: StepProfile) -> bool:
 
 
 def _in_one_op(profile: StepProfile) -> bool:
-    """Return whether the names of ops or kernels show a recurrent layer that ran as one op."""
+    """Return whether a recurrent layer ran as one op."""
     rnn = any(c.part == "rnn" for c in profile.contributors)
     return rnn or _any(_CUDNN, names_of(profile))
 
 
 def masks_in_the_loop(profile: StepProfile) -> float:
-    """Return how many times per step a loop of a layer selects its state by a mask; 0 if unknown.
-
-    PyTorch's ops have no scope. So selections count only if the profile has Python frames of Keras,
-    at least ``_TIME_STEPS`` selections, and no more tanh ops than selections.
-    """
+    """Count how often per step a layer's loop selects its state by a mask."""
     if profile.framework in TORCH:
+        # PyTorch's ops have no scope, so frames and the number of tanh ops decide
         times = times_called(profile, _WHERE) if profile.seen.keras_frames else 0.0
         return times if times >= max(times_called(profile, _TANH), _TIME_STEPS) else 0.0
     paths = {_CALLS.sub("", path): times for path, times in profile.seen.paths.items()}
@@ -158,19 +148,19 @@ def masks_in_the_loop(profile: StepProfile) -> float:
 
 
 def masks_seen_going_in(profile: StepProfile) -> bool:
-    """Return whether a Keras model that runs cell by cell got padded input sequences."""
+    """Return whether a Keras model that runs cell by cell got padded sequences."""
     if profile.info.padding is None:
         return False
     return profile.seen.keras_frames or any(map(_LOOP_OF_CELL.match, profile.seen.paths))
 
 
 def is_masked(profile: StepProfile) -> bool:
-    """Return whether the ops of a recurrent layer, or its padded input, show that it has a mask."""
+    """Return whether a recurrent layer of Keras has a mask."""
     return masks_in_the_loop(profile) > 0 or masks_seen_going_in(profile)
 
 
 def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
-    """Return whether the path ``loop`` is the loop of a recurrent layer, inlined or not."""
+    """Return whether a path is the loop of a recurrent layer, inlined or not."""
     named = _LAYERS_LOOP.search(loop) is not None
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 
@@ -179,10 +169,9 @@ def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
     name="pad at the end",
     cause="a mask makes the recurrent layer run one time step at a time",
     fix=f"pad sequences at the end (padding='post'), as cuDNN requires; {_SIMILAR}",
-    condition="The loop of a recurrent layer selects values by a mask eight or more times per step "
-    "(in PyTorch, only if recorded Python frames show Keras layers). Or `lstmprof run` saw padded "
-    "sequences enter a Keras model that masks its input and runs one cell at a time. In both "
-    "cases, no single op runs a whole layer",
+    condition="A recurrent layer selects values by a mask eight or more times per step, or "
+    "`lstmprof run` saw padded sequences in a Keras model that masks its input. No "
+    "single op runs the whole layer",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     sources=(
@@ -211,9 +200,8 @@ def masked(f: Finding) -> Match | None:
     name="Keras off its standard loop",
     cause="Keras runs its own loop over time steps on the GPU instead of cuDNN",
     fix="set use_cudnn=True (Keras 3): the error message then says why the layer cannot use cuDNN",
-    condition="A GPU runs a Keras layer as a loop (in Keras 2, the function standard_lstm), and no "
-    "cuDNN layer op. The profile shows no reason for this, such as a mask or an option that cuDNN "
-    "does not support",
+    condition="A GPU runs a Keras layer as a loop instead of a cuDNN op, and the profile shows "
+    "no reason, such as a mask",
     kinds=(*HOST, *WORK),
     frameworks=TENSORFLOW,
     sources=(
@@ -232,20 +220,15 @@ def standard_loop(f: Finding) -> Match | None:
         return None
     if unmet_by_keras(profile) or is_masked(profile):
         return None
-    return Match(
-        "no option of the layer explains this; a possible reason is stateful=True, or a loop "
-        "around the layer"
-    )
+    return Match("possible reasons: stateful=True, or a loop around the layer")
 
 
 @Remedy(
     name="a layer op for Keras",
     cause="Keras runs the layer as a loop over time steps, not in one op",
     fix="upgrade Keras, or use torch.nn.LSTM (PyTorch) or jax.experimental.rnn.lstm (JAX)",
-    condition="The step runs a recurrent layer of Keras. lstmprof recognises such a layer by its "
-    "Python frames (PyTorch) or by its name scope (JAX on a GPU). No single op runs the whole "
-    "layer. On a GPU, the profile shows no reason for this: no mask and, in JAX, no option of the "
-    "layer that cuDNN does not support",
+    condition="The step runs a recurrent layer of Keras, and no single op runs the whole layer."
+    " The profile shows no reason, such as a mask",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     sources=(
@@ -283,6 +266,6 @@ def own_loop(f: Finding) -> Match | None:
 
 
 def _version(profile: StepProfile) -> str:
-    """Return Keras's version and framework as text, such as ``Keras 3.15 on PyTorch``."""
+    """Return Keras's version and framework, such as ``Keras 3.15 on PyTorch``."""
     version = (profile.info.versions or {}).get("keras")
     return f"Keras {version or ''}".strip() + f" on {_NAMES[profile.framework or '']}"

@@ -34,18 +34,16 @@ from lstmprof.implementations import LOOP
 
 #: The category of kernels whose work does not grow with the batch size.
 _NOT_OF_THE_BATCH = "optimizer"
-#: Names of Python frames and ranges of code that Inductor compiled. This code launches kernels from
-#: Python.
+#: Frames and ranges of code that Inductor compiled, which launches kernels from Python.
 INDUCTOR = re.compile(
     r"torchinductor|/c[0-9a-z]{40,}\.py|torch/_(?:inductor|dynamo)/|Torch-Compiled Region"
     r"|CompiledFxGraph|CompiledFunction"
 )
-#: PyTorch ops for which the size of the result depends on the data. The host waits for this size,
-#: so a CUDA graph cannot contain these ops.
+#: Ops whose result size depends on the data. The host waits for it, so a CUDA graph cannot contain
+#: them.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
 _GRAPH = "torch.compile(mode='reduce-overhead')"
 _COLLECTIVE = "collective"
-#: Ops of TensorFlow that XLA does not compile.
 _NOT_XLA = re.compile(r":(?:CTCLoss|CudnnRNN|BlockLSTM|LSTMBlockCell|GRUBlockCell)\w*$")
 _FUSED = re.compile(r"_fused_(?:adam|sgd|adagrad)|FusedAdam|FusedSgd|FusedAdagrad", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"Optimizer\.step#(\w+)\.step")
@@ -60,11 +58,9 @@ _UNROLL = "set unroll=True of the Keras layer: its time steps then run without a
     name="CUDA graph",
     cause="the GPU waits for each kernel launch",
     fix=f"replay the step as a CUDA graph, if its shapes are constant: {_GRAPH}",
-    condition="The GPU waits for launches, or for Python code of Inductor (torch.compile). Nothing "
-    "prevents a graph: shapes and sequence lengths are constant, and the step has no tracing, no "
-    "CTC loss, no communication and no op whose result size depends on the data (aten::nonzero). "
-    "The step does not replay a graph yet. If the host reads values of tensors, the step makes at "
-    "least ten times as many launches as reads",
+    condition="The GPU waits for launches, and nothing prevents a graph: shapes are constant, "
+    "and the step has no tracing, no CTC loss, no communication and no op whose "
+    "result size depends on the data",
     kinds=HOST,
     frameworks=TORCH,
     sources=(
@@ -91,7 +87,7 @@ def cuda_graph(f: Finding) -> Match | None:
 
 
 def _can_be_captured(profile: StepProfile) -> bool:
-    """Return whether the step replays no CUDA graph, but may be captured as a CUDA graph."""
+    """Return whether a CUDA graph could replay the step, and none does yet."""
     info, workload = profile.info, profile.info.workload
     if info.cuda_graph or profile.seen.graph or is_retraced(profile):
         return False
@@ -128,11 +124,10 @@ def compiled_step(f: Finding) -> Match | None:
 
 @Remedy(
     name="fuse elementwise ops",
-    cause="each elementwise op reads its inputs from memory and writes its result there",
+    cause="each elementwise op reads its inputs from memory and writes its result to memory",
     fix="fuse elementwise ops with torch.compile: fused ops read and write memory once",
-    condition="A GPU runs ten or more elementwise kernels per step, and these kernels take at "
-    "least half of the elementwise time. No kernel comes from a compiler such as Triton or XLA, "
-    "and no step traces a function",
+    condition="Ten or more elementwise kernels per step take at least half of the elementwise "
+    "time on a GPU, and no compiler, such as Triton or XLA, made these kernels",
     kinds=(MEMORY,),
     frameworks=TORCH,
     instead="the fused kernels",
@@ -154,9 +149,9 @@ def unfused(f: Finding) -> Match | None:
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The optimizer has a fused form that the step does not use. Either the optimizer "
-    "takes at least half of a kind of time, such as elementwise. Or the GPU waits for launches, "
-    "and the optimizer launches ten or more kernels per step",
+    condition="The optimizer has a fused form that the step does not use. It takes at least "
+    "half of a kind of time, such as elementwise, or launches ten or more kernels per"
+    " step while the GPU waits for launches",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     several_kinds=True,
@@ -183,7 +178,7 @@ def fused_optimizer(f: Finding) -> Match | None:
 
 
 def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
-    """Return the ns per step that the optimizer takes in ``contributors``."""
+    """Return the time per step that the optimizer takes."""
     return sum(
         c.ns
         for c in contributors
@@ -192,7 +187,7 @@ def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
 
 
 def _can_fuse(profile: StepProfile) -> bool:
-    """Return whether the optimizer in the profile has a fused form."""
+    """Return whether the optimizer has a fused form."""
     if profile.info.workload.optimizer is not None:
         return True
     rows = [*profile.rows("ops"), *profile.rows("ranges")]
@@ -204,20 +199,16 @@ def _can_fuse(profile: StepProfile) -> bool:
     name="XLA",
     cause="TensorFlow runs the step op by op, without XLA",
     fix=f"compile the function with XLA: {_XLA}",
-    condition="The run does not use XLA, and no step traces or compiles a function. In addition, "
-    "one of three cases holds. (1) A GPU runs a built-in implementation (`lstmprof list`) that "
-    "XLA can compile. (2) A GPU runs another program and waits for its launches, and XLA can "
-    "compile all ops of the step. (3) A CPU runs a Keras layer as a loop over time steps, and "
-    "dispatch, lists and sums of gradients in the loop take 5 % or more of the step",
+    condition="The run does not use XLA. A GPU waits for the launches of ops that XLA can "
+    "compile, or a CPU runs a Keras layer as a loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
     sources=("https://openxla.org/xla/tf2xla",),
 )
 def xla(f: Finding) -> Match | None:
-    # On a CPU, steps with XLA took 1.1 to 1.25 times as long as steps without XLA (TensorFlow
-    # 2.21, 16 and 64 sequences). So the fix on a CPU is to unroll a Keras layer: 4.8 ms became
-    # 4.4 ms. The ops of the cells remain. So unrolling saves at most the dispatch, lists and sums
-    # of gradients in the loops.
+    # On a CPU, steps with XLA took 1.1 to 1.25 times as long as without (TensorFlow 2.21, 16 and 64
+    # sequences). So the fix on a CPU is to unroll a Keras layer: 4.8 ms became 4.4 ms. Only the
+    # dispatch, lists and sums of gradients in the loops vanish.
     profile = f.slow
     row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.runs_on == "cpu"
     if profile.info.xla or is_retraced(profile) or is_compiled(profile):
@@ -258,10 +249,9 @@ def larger_batch(f: Finding) -> Match | None:
     name="fill the GPU",
     cause="kernels are too small: they leave at least half of the GPU's multiprocessors idle",
     fix="use a larger batch: its kernels have more thread blocks and can fill the whole GPU",
-    condition="The run is not compared with another run, and small kernels take at least half of "
-    "the matmul time or of the elementwise time. A kernel is small if it has at most half as many "
-    "thread blocks as the GPU has multiprocessors (the profile contains both numbers). Persistent "
-    "kernels and kernels of the optimizer do not count",
+    condition="Small kernels take at least half of the matmul time or of the elementwise time. "
+    "A kernel is small if it has at most half as many thread blocks as the GPU has "
+    "multiprocessors",
     kinds=WORK,
     sources=(
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html",
@@ -276,6 +266,6 @@ def fill_the_device(f: Finding) -> Match | None:
         return None
     blocks = number_of(max(s.blocks for s in small), "thread block", "thread blocks")
     return Match(
-        f"kernels of at most {blocks} take {in_ms(f.slow, ns)}; the GPU has "
+        f"kernels with at most {blocks} take {in_ms(f.slow, ns)}; the GPU has "
         f"{small[0].multiprocessors} multiprocessors"
     )

@@ -1,11 +1,9 @@
 """Causes: a cuDNN or MIOpen layer runs slow kernels, or copies its weights.
 
-``breakdown.recurrent.cudnn_algorithm`` predicts which kernels PyTorch requests from cuDNN in the
-forward and the backward pass. On every call, ``_cudnn_rnn`` copies the weights into one piece of
-memory if they are not in one piece yet (copy_weights_to_flat_buf_views in
-aten/src/ATen/native/cudnn/RNN.cpp). flatten_parameters() does this copy once, but does nothing if
-two weights share memory or differ in type (torch/nn/modules/rnn.py). ``miopen_rnn`` always copies
-the weights on every call (aten/src/ATen/native/miopen/RNN_miopen.cpp).
+``_cudnn_rnn`` copies the weights on every call unless they are in one piece of memory
+(copy_weights_to_flat_buf_views in aten/src/ATen/native/cudnn/RNN.cpp). flatten_parameters() does
+this once, but does nothing if two weights share memory or differ in type (torch/nn/modules/rnn.py).
+``miopen_rnn`` always copies them (aten/src/ATen/native/miopen/RNN_miopen.cpp).
 """
 
 from __future__ import annotations
@@ -54,13 +52,12 @@ _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BF
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _MEET = "let cuDNN run its persistent kernels"
-#: For a layer with more hidden units than this, lstmprof advises fewer hidden units only if no
-#: other change makes cuDNN run persistent kernels: the layer would lose so many units that it would
-#: be another network.
+#: A layer with more hidden units is advised to have fewer only as a last resort: it would become
+#: another network.
 _FEW_UNITS = 256
 _ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
-#: Least number of weight arrays in a layer. If the layer's op makes fewer copies per call, they are
-#: not copies of the weights.
+#: A layer has at least this many weight arrays; fewer copies per call are not copies of the
+#: weights.
 _WEIGHTS = 4
 _FLATTENS = "aten::_cudnn_rnn_flatten_weight"
 _MIOPEN = "aten::miopen_rnn"
@@ -68,10 +65,9 @@ _MIOPEN = "aten::miopen_rnn"
 
 @dataclass(frozen=True)
 class Run:
-    """One pass of a cuDNN layer, forward or backward.
+    """One pass of a cuDNN layer: the algorithm that PyTorch requested, and the one that ran.
 
-    ``requested`` is the algorithm that PyTorch requested. ``seen`` is the algorithm that ran, or
-    None if no kernel shows it.
+    ``seen`` is None if no kernel shows which algorithm ran.
     """
 
     way: str
@@ -80,12 +76,12 @@ class Run:
 
     @property
     def standard(self) -> bool:
-        """Return whether the standard algorithm ran, or was requested if no kernel shows it."""
+        """Return whether the slower standard algorithm probably ran."""
         return (self.seen or self.requested.algorithm) == STANDARD
 
     @property
     def refused(self) -> bool:
-        """Return whether standard kernels ran although PyTorch requested persistent kernels."""
+        """Return whether cuDNN ran standard kernels although PyTorch requested persistent ones."""
         return self.standard and self.requested.algorithm not in (STANDARD, None)
 
 
@@ -110,7 +106,7 @@ class OnCudnn:
 
 
 def layers_on_cudnn(profile: StepProfile) -> list[OnCudnn]:
-    """Return the layers that PyTorch runs on cuDNN, from run.json if the layer table has none."""
+    """Return the layers that PyTorch runs on cuDNN."""
     if profile.device is None or profile.framework != "torch":
         return []
     gpu = gpu_of(profile.info.device_facts.get(str(profile.device)))
@@ -135,7 +131,7 @@ def _layer_of_row(row: dict[str, Any], gpu: Gpu) -> OnCudnn:
 
 
 def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
-    """Yield the layer of a run that lstmprof captured, for profiles without recorded shapes."""
+    """Yield the layer of a captured run, for profiles without recorded shapes."""
     info, workload = profile.info, profile.info.workload
     if info.framework != "torch" or info.kernels_used != CUDNN or not workload:
         return
@@ -163,10 +159,8 @@ def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
     name="persistent kernels",
     cause="cuDNN runs its standard kernels instead of the faster persistent kernels",
     fix=f"{_MEET}, which need certain batch sizes, hidden sizes and element types",
-    condition="The names of the kernels show that cuDNN ran its standard kernels in the forward or "
-    "the backward pass. If the profile has no such names, the layer violates one of PyTorch's "
-    "conditions for persistent kernels. These conditions concern the element type, sizes, layers, "
-    "directions, packing, projection and device",
+    condition="The names of the kernels show that cuDNN ran its standard kernels, or the layer "
+    "violates one of PyTorch's conditions for persistent kernels",
     kinds=(GEMM, MEMORY, LAUNCH),
     frameworks=TORCH,
     sources=(
@@ -197,7 +191,7 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
 
 
 def _needs(runs: list[Run], hidden: int) -> str:
-    """Return the fewest changes with which cuDNN would run persistent kernels; "" if unknown."""
+    """Return the fewest changes with which cuDNN would run persistent kernels."""
     large = [r.needs for run in runs if (r := run.requested.refusal_of(STATIC))]
     small = [r.needs for run in runs if (r := run.requested.refusal_of(SMALL_H))]
     ways = [list(needs) for needs in large[:1]]
@@ -212,8 +206,7 @@ def _needs(runs: list[Run], hidden: int) -> str:
     name="cells instead of MIOpen",
     cause="MIOpen runs the layer one time step at a time",
     fix="turn MIOpen off (torch.backends.cudnn.enabled = False), or replay the step as a HIP graph",
-    condition="The op miopen_rnn runs on a GPU. If the profile shows which kernels this op "
-    "launches, they are at least one per time step",
+    condition="The op miopen_rnn runs on a GPU, with one or more kernels per time step",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(
@@ -238,10 +231,7 @@ def layer_on_miopen(f: Finding) -> Match | None:
     name="flatten_parameters",
     cause="the layer copies its weights into one block of memory on every call",
     fix="call flatten_parameters() once, after the model has moved to the GPU",
-    condition="Each call of a cuDNN or MIOpen layer makes four or more copies; copies that make "
-    "the input contiguous do not count. If flatten_parameters() ran but copied nothing (no op "
-    "_cudnn_rnn_flatten_weight), some weights are shared or differ in type. The fix is then to "
-    "give each layer its own weights of one element type",
+    condition="Each call of a cuDNN or MIOpen layer copies its weights, in four or more copies",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -260,8 +250,9 @@ def weights_apart(f: Finding) -> Match | None:
     if copies[0].within == _MIOPEN:
         fix = "make fewer, longer calls of the layer: on MIOpen, each call copies the weights"
     elif f.slow.seen.flattens:
-        fix = "give each layer its own weights of one element type: flatten_parameters() skips a "
-        fix += "layer with shared weights or several types"
+        fix = (
+            "give each layer its own weights of one dtype; flatten_parameters() skips other layers"
+        )
     seen = f"{copies[0].within} copies its weights {often_in_all(f.slow, copies)}"
     return Match(seen, total(copies), fix)
 
@@ -270,8 +261,7 @@ def weights_apart(f: Finding) -> Match | None:
     name="cast the layer's weights once",
     cause="autocast casts the weights of the layer on every call",
     fix="keep the layer's weights in float16 (layer.half()), or run the layer outside autocast",
-    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside the layer's op. "
-    "Autocast casts such layers to float16, even if it casts other ops to bfloat16",
+    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside the layer's op",
     kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -288,8 +278,8 @@ def weights_cast(f: Finding) -> Match | None:
 
 @Remedy(
     name="bfloat16 on cuDNN",
-    cause="the layer computes in bfloat16, for which this version of cuDNN or MIOpen has no layer "
-    "op",
+    cause="the layer computes in bfloat16, but this version of cuDNN or MIOpen has no bfloat16 "
+    "layer op",
     fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 or later (NVIDIA GPUs)",
     condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and the profile shows no cuDNN "
     "or MIOpen op inside the layer",
@@ -314,10 +304,7 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
 
 
 def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return those of ``facts`` that are copies inside an op.
-
-    Return [] if there are fewer than ``_WEIGHTS`` such copies per call of the op.
-    """
+    """Return the copies or casts, if there are enough per call to be of a layer's weights."""
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}

@@ -21,7 +21,7 @@ from lstmprof.diagnose.step_profile import labels
 
 #: The op that anomaly mode calls for each gradient.
 _CHECK = "aten::isnan"
-#: Environment variable → its values that turn on a slow debugging aid.
+#: Values of environment variables that turn on a slow debugging aid.
 _DEBUGGING = {
     "CUDA_LAUNCH_BLOCKING": re.compile("1"),
     "TORCH_SHOW_CPP_STACKTRACES": re.compile("1"),
@@ -49,7 +49,7 @@ def anomaly_mode(f: Finding) -> Match | None:
     if not nodes or checks < nodes:
         return None
     times = often(f.slow, checks / f.slow.steps)
-    # The saving is unknown, because part of the work of anomaly mode has no events.
+    # the saving is unknown, because part of the work of anomaly mode has no events
     return Match(f"autograd checks gradients for NaN {times} ({_CHECK})")
 
 
@@ -57,11 +57,10 @@ def anomaly_mode(f: Finding) -> Match | None:
     name="flush denormals",
     cause="the CPU computes with denormal numbers, which is slow",
     fix="flush denormals to zero: torch.set_flush_denormal(True)",
-    condition="A CPU runs the step, and one of three cases holds. (1) Matmuls of one shape take at "
-    "least eight times as long in one part of every step as in another part. The parts are ten "
-    "groups of these matmuls in the order in which they run, and medians are compared. (2) The "
-    "backward op of a layer takes at least eight times as long as its forward op, which takes 10 "
-    "ms or more. (3) Two runs are compared, and only the faster run flushed denormals",
+    condition="On a CPU, matmuls of one shape take at least eight times as long in one part of "
+    "every step as in another part. Or the backward op of a layer takes at least "
+    "eight times as long as its forward op. Or only the faster of two runs flushed "
+    "denormals",
     kinds=(*WORK, causes.SLOWER),
     frameworks=TORCH,
     sources=(
@@ -93,9 +92,8 @@ def denormals(f: Finding) -> Match | None:
     cause="there are more threads than CPUs, or threads wait for each other",
     fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
     "OMP_WAIT_POLICY=passive)",
-    condition="A CPU runs the step, and run.json lists more threads than CPUs. Or two runs are "
-    "compared: the same calls take longer in the slower run, although this run keeps more CPUs "
-    "busy",
+    condition="A CPU runs the step with more threads than CPUs. Or the same calls take longer "
+    "in the slower of two runs, although this run keeps more CPUs busy",
     kinds=(*HOST, *WORK, causes.SLOWER),
     sources=(
         "https://github.com/tensorflow/tensorflow/issues/33138",
@@ -137,10 +135,9 @@ def faster_settings(f: Finding) -> Match | None:
     name="no debugging settings",
     cause="a setting for debugging is on",
     fix="unset the environment variable for debugging when you train",
-    condition="Launch calls wait for their kernels: the profile has ten or more launch calls, and "
-    "at least 95 % of them return only after their kernel has ended. Or run.json lists one of "
-    "these environment variables: CUDA_LAUNCH_BLOCKING, TORCH_SHOW_CPP_STACKTRACES, "
-    "PYTHONDEVMODE, PYTHONMALLOC=debug, or LD_PRELOAD with a sanitizer",
+    condition="At least 95 % of the launch calls return only after their kernel has ended. Or "
+    "an environment variable for debugging is set, such as CUDA_LAUNCH_BLOCKING, "
+    "TORCH_SHOW_CPP_STACKTRACES, PYTHONDEVMODE or PYTHONMALLOC=debug",
     kinds=(*HOST, *WORK, SYNC, COPY, causes.RUNTIME),
     several_kinds=True,
     sources=(
@@ -160,8 +157,8 @@ def debugging(f: Finding) -> Match | None:
     if launches:
         number = f"{count(launches)} launches{profile.per_step}"
         seen = f"{number} return only after their kernel has ended"
-        # If launch calls do not wait, host and GPU overlap: the step saves at most the shorter of
-        # busy and idle time.
+        # without these waits, host and GPU would overlap: the step saves at most the shorter of
+        # busy and idle time
         saves_ns = min(profile.busy_ns, profile.length_ns - profile.busy_ns)
         cause = "each launch call waits for its kernel, as with CUDA_LAUNCH_BLOCKING=1"
         return Match(
@@ -176,8 +173,8 @@ def debugging(f: Finding) -> Match | None:
     name="detach the state",
     cause="each step's backward pass goes through all earlier batches",
     fix="detach the state between batches: h = h.detach(), or tuple(s.detach() for s in state)",
-    condition="In four or more steps, the backward pass has more autograd nodes than in the step "
-    "before, each time by about the same number. The forward pass does not grow",
+    condition="From step to step, the backward pass gains about the same number of autograd "
+    "nodes, and the forward pass does not grow",
     kinds=(*HOST, *WORK, causes.COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -202,8 +199,8 @@ def undetached(f: Finding) -> Match | None:
     name="no gradient hooks",
     cause="hooks run additional ops in the backward pass",
     fix="remove the hooks (register_hook), or inspect gradients only once in many steps",
-    condition="Autograd runs additional ops before a node of the backward pass (hooks of tensors) "
-    "or after it (hooks of modules and parameters). Hooks of distributed training do not count",
+    condition="Autograd runs additional ops before or after a node of the backward pass. Hooks "
+    "of distributed training do not count",
     kinds=(*HOST, *WORK, SYNC, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -254,7 +251,7 @@ def scripted_backward(f: Finding) -> Match | None:
     name="leave memory unfilled",
     cause="PyTorch's deterministic mode fills each new tensor before an op writes it",
     fix="turn filling off: torch.utils.deterministic.fill_uninitialized_memory = False",
-    condition="Ops that allocate a tensor without a value (aten::empty) call aten::fill_",
+    condition="Ops that allocate an uninitialised tensor (aten::empty) call aten::fill_",
     kinds=(MEMORY, DISPATCH, LAUNCH),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/deterministic.html",),

@@ -1,4 +1,4 @@
-"""A row of the catalogue of causes (``Remedy``), its match in a profile, and helpers for rows."""
+"""One row of the catalogue of causes (``Remedy``), and helpers for rows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.seen import Fact, Gaps
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 
-#: Kinds of time that several rows have in common. ``HOST``: the host launches kernels, dispatches
-#: ops or runs Python, and no kernel runs. ``WORK``: matmuls or elementwise ops run.
+#: Kinds of time that several rows have in common: the host keeps the device waiting, or matmuls and
+#: elementwise ops run.
 HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
-#: TensorFlow 1 has other functions than TensorFlow 2. A profile that lstmprof did not capture does
-#: not show the version, and counts as TensorFlow 2.
+#: TensorFlow 1 has other functions. Profiles of other tools count as TensorFlow 2, because they do
+#: not show the version.
 TENSORFLOW_1 = ("tensorflow1",)
-#: Least number of kernels, launches or calls per step that count as many. Chosen by hand.
+#: This many kernels, launches or calls per step are many. Chosen by hand.
 SERIES = 10
 _COMPILED_OP = re.compile(r"^Torch-Compiled|CompiledF|^TorchDynamo|^XlaLaunch|:Xla(?:Launch|Run)")
 _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
@@ -28,14 +28,11 @@ _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
 
 @dataclass(frozen=True)
 class Match:
-    """The evidence for a row in a profile, and the time that the fix can save.
+    """The evidence for a cause in a profile, and the time that the fix can save.
 
-    ``seen`` is the evidence as a clause with counts; it may be empty. ``saves_ns`` is the time of
-    the clean step that the fix addresses, in ns; it is None if unknown. If ``at_most`` is True, the
-    fix saves only a part of this time, because some of the work remains. ``fix``, ``cause`` and
-    ``source`` replace the fields of the ``Remedy`` with these names if the profile allows more
-    precise ones; otherwise they are empty or None. ``implementation`` is the name in ``lstmprof
-    list`` of the implementation that the fix advises; it is None if the fix is another change.
+    ``fix``, ``cause`` and ``source`` replace the row's own texts if the profile allows more precise
+    ones. ``at_most``: the fix saves only a part of ``saves_ns``. ``implementation`` is a built-in
+    implementation to use instead.
     """
 
     seen: str = ""
@@ -54,16 +51,11 @@ Decide = Callable[[Finding], Match | None]
 class Remedy:
     """One cause of a slow step: how it shows in a profile, what to change, and sources.
 
-    A ``Remedy`` decorates a function, its ``decide``, and takes the function's place. The function
-    returns a match if a finding of one of the ``kinds`` meets the ``condition``. ``cause`` and
-    ``fix`` are clauses. ``instead`` names new work that takes an unknown part of the saved time; it
-    is None if there is no such work. ``frameworks`` is empty if the row is for every framework.
-    ``sources`` are addresses of pages.
-
-    ``several_kinds`` is True if the fix saves time of other kinds than the finding's, too.
-    ``first`` is True if this cause becomes the verdict's cause even if the saving is unknown.
-    docs/causes.md is generated from these fields and from docs/causes.toml, which has an example
-    of each cause.
+    A ``Remedy`` decorates the function that looks for the cause in a profile, and takes its place.
+    ``condition`` describes the function for docs/causes.md. ``kinds`` are the kinds of time that
+    the cause may take, ``frameworks`` is empty for all. ``instead`` names new work that takes a
+    part of the saved time. ``several_kinds``: the fix also saves time of other kinds. ``first``:
+    the cause may become the verdict's cause even if the saving is unknown.
     """
 
     name: str
@@ -79,25 +71,21 @@ class Remedy:
     decide: Decide = field(init=False)
 
     def __call__(self, decide: Decide) -> Remedy:
-        """Return this row with ``decide``, the decorated function."""
+        """Take the place of the decorated function."""
         object.__setattr__(self, "decide", decide)
         return self
 
 
 def from_facts(f: Finding, facts: Sequence[Fact], seen: str) -> Match | None:
-    """Return a match if there are ``facts``, else None.
+    """Return a match if the profile shows these events; the fix saves at most their time.
 
-    The fix saves at most the time of all these facts. ``seen`` is a template of the evidence.
-    ``{name}`` and ``{within}`` are fields of the first fact; ``{names}`` adds "and other ops" if
-    there are several facts. For all facts together, ``{n}`` is the number of calls, ``{times}``
-    says how often they are called (``40 times per step``), ``{ms}`` is the time, and ``{cost}`` has
-    both.
+    ``seen`` is the evidence, such as ``{name} runs {times}``; ``in_words`` fills it.
     """
     return Match(in_words(f.slow, seen, facts), total(facts)) if facts else None
 
 
 def in_words(profile: StepProfile, seen: str, facts: Sequence[Fact]) -> str:
-    """Return the template ``seen`` (see ``from_facts``), filled from ``facts``."""
+    """Fill a template such as ``{name} runs {times}`` with names, counts and times of events."""
     name, number = cropped(facts[0].name), sum(fact.count for fact in facts)
     return seen.format(
         name=name,
@@ -111,14 +99,14 @@ def in_words(profile: StepProfile, seen: str, facts: Sequence[Fact]) -> str:
 
 
 def often(profile: StepProfile, number: float) -> str:
-    """Return ``40 times per step``, or ``40 times`` if the profile has no step markers."""
+    """Return ``40 times per step``, or ``40 times`` without step markers."""
     if profile.marked:
         return times_a_step(number)
     return "once" if number == 1 else f"{count(number)} times"
 
 
 def often_in_all(profile: StepProfile, facts: Iterable[Fact]) -> str:
-    """Return the number of times that ``facts`` happen in all, as text (see ``often``)."""
+    """Return how often all these events happen together, as text."""
     return often(profile, sum(fact.count for fact in facts))
 
 
@@ -128,7 +116,6 @@ def in_ms(profile: StepProfile, ns: float) -> str:
 
 
 def total(facts: Iterable[Fact]) -> int:
-    """Return the sum of the times of ``facts``, in ns per step."""
     return sum(fact.ns for fact in facts)
 
 
@@ -141,23 +128,20 @@ def layers_ns(profile: StepProfile, rows: Iterable[Mapping[str, Any]]) -> int:
 
 
 def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
-    """Return the number per step of ops and ranges whose name matches ``pattern``."""
+    """Count the ops and ranges per step whose name matches."""
     rows = [*profile.rows("ops"), *profile.rows("ranges")]
     times: int = sum(r["count"] for r in rows if pattern.search(r["name"]))
     return times / profile.steps
 
 
 def series_of_launches(finding: Finding) -> int | None:
-    """Return the ns per step of gaps before kernels, if slow launches explain the gaps, else None.
-
-    Unusually long gaps are left out. Launches do not explain the gaps if fewer than ``SERIES``
-    kernels run, if the median gap is shorter than the median kernel, or if the gaps of usual length
-    take less than half of all gaps (or of the waits for the host).
-    """
+    """Return the time of the gaps between kernels, if slow launches explain the gaps."""
     gaps = finding.slow.seen.gaps
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:
+        # few kernels, or kernels that last longer than the gaps before them
         return None
     waits_ns = max(gaps.all_ns, finding.slow.waits_for_host_ns)
+    # unusually long gaps have another cause
     return gaps.usual_ns if 2 * gaps.usual_ns >= waits_ns else None
 
 
@@ -175,7 +159,7 @@ def kernels_and_gaps(gaps: Gaps) -> str:
 
 
 def is_compiled(profile: StepProfile) -> bool:
-    """Return whether names of ops or kernels show that a compiler (Inductor, XLA) made them."""
+    """Return whether a compiler (Inductor, XLA) made some ops or kernels."""
     if any(_COMPILED_OP.search(row["name"]) for row in profile.rows("ops")):
         return True
     return any(_COMPILED_KERNEL.search(row["name"]) for row in profile.rows("kernels"))

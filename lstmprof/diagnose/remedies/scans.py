@@ -30,8 +30,7 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import LOOP
 
-#: Least number of matmuls, or of runs of the loop's body, per step that count as a loop over time
-#: steps. Chosen by hand.
+#: This many matmuls, or runs of a loop's body, per step are a loop over time steps. Chosen by hand.
 _SERIES = 8
 _PRODUCT = re.compile(r"while/body/.*dot_general$")
 #: Ops that the loop runs for each matmul, and for each matmul's gradient.
@@ -45,9 +44,8 @@ _LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile
     cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
-    condition="A GPU runs a loop with eight or more matmuls per training step. The names of the "
-    "loop's ops contain LSTM, or the loop computes tanh and no name contains GRU. The profile "
-    "shows no cuDNN layer op and no Keras layer",
+    condition="A GPU runs an LSTM as a loop with eight or more matmuls per training step, "
+    "without cuDNN's layer op. The layer is not from Keras",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     sources=(
@@ -71,10 +69,7 @@ def scanned_layer(f: Finding) -> Match | None:
 
 
 def scanned(profile: StepProfile) -> str | None:
-    """Return words for the layer that a loop of JAX computes, such as ``the LSTM``.
-
-    Return None if the profile shows no such loop, or if cuDNN cannot compute the layer.
-    """
+    """Return words for the layer that a loop of JAX computes, if cuDNN could compute it."""
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return "the layer" if row.form_on("cuda") == LOOP and row.library != "keras" else None
@@ -92,8 +87,8 @@ def scanned(profile: StepProfile) -> str | None:
     name="unroll the loop",
     cause="XLA runs a loop with tiny kernels: the GPU waits between the kernels",
     fix="give lax.scan a larger body (unroll=4), or run a network of this size on a CPU",
-    condition="The GPU waits for launches, and the ops of a loop compiled by XLA run eight or more "
-    "times per step",
+    condition="The GPU waits for launches, and the body of a loop compiled by XLA runs eight or "
+    "more times per step",
     kinds=HOST,
     frameworks=JAX,
     sources=(
@@ -118,8 +113,8 @@ def small_loop(f: Finding) -> Match | None:
     name="gates together",
     cause="the loop over time steps runs many small ops: one matmul for each gate",
     fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
-    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
-    "and each matmul computes only some of the gates. Dispatch takes a quarter of the step or more",
+    condition="A CPU runs a recurrent layer of JAX with several matmuls per time step, each for"
+    " some of the gates, and dispatch takes a quarter of the step or more",
     kinds=(DISPATCH,),
     frameworks=JAX,
     sources=(
@@ -129,7 +124,7 @@ def small_loop(f: Finding) -> Match | None:
     ),
 )
 def gates_apart(f: Finding) -> Match | None:
-    # XLA calls the ops of the loop one by one from a table (thunks). A call takes longer than the
+    # XLA calls the ops of the loop one by one from a table (thunks), which takes longer than the
     # work of a small op.
     profile = f.slow
     rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]
@@ -161,7 +156,7 @@ def _products_in_loop(profile: StepProfile) -> float:
     name="Scan as a whole",
     cause="Scan calls the cell's operators one by one in every time step",
     fix="compile the whole loop: mode='NUMBA' or mode='JAX'",
-    condition="The step runs the op Scan (in Theano: for or do_while), which calls other operators",
+    condition="The step runs the op Scan (in Theano: for or do_while)",
     kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
     frameworks=("pytensor", "theano"),
     sources=(

@@ -1,9 +1,8 @@
 """Causes: PyTorch layers that run one time step or one sequence at a time.
 
-There are two reasons. The program calls the layer for parts of its input. Or the layer runs on a
-CPU, and oneDNN cannot compute it in one op: oneDNN computes only nn.LSTM, in float32 or bfloat16
-and without a projection. For all other layers, ATen loops over time steps
-(aten/src/ATen/native/RNN.cpp).
+Either the program calls the layer for parts of its input, or oneDNN has no op for the layer on a
+CPU: it computes only nn.LSTM, in float32 or bfloat16 and without a projection. ATen then loops over
+time steps (aten/src/ATen/native/RNN.cpp).
 """
 
 from __future__ import annotations
@@ -32,11 +31,10 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.implementations import LAYER_OP
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
-#: Least number of backward ops of indexing (x[t]) per step that count as a loop over time steps.
-#: The ops must be on tensors of one shape; the second number is for profiles without recorded
-#: shapes. Chosen by hand.
+#: This many backward ops of x[t] per step, on tensors of one shape, are a loop over time steps;
+#: without recorded shapes, more. Chosen by hand.
 _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
-#: The ``library`` of a row of the layer table if the layer's op called no library such as oneDNN.
+#: The library of layers that ATen computes itself.
 _NO_LIBRARY = "ATen"
 _RNN = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/RNN.cpp"
 _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer once for all"
@@ -46,16 +44,15 @@ _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer o
     name="unbind before the loop",
     cause="for each x[t] in the loop, the backward pass writes a gradient as large as the whole x",
     fix="iterate over x.unbind(0) instead of indexing x[t]",
-    condition="The backward op of indexing (aten::select_backward) runs once per time step of the "
-    "network. If the number of time steps is unknown, a training step runs the op eight or more "
-    "times on tensors of one shape (16 or more times if the profile has no shapes)",
+    condition="The backward op of indexing (aten::select_backward) runs once per time step of "
+    "the network",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
     several_kinds=True,
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
 )
 def indexed_time_steps(f: Finding) -> Match | None:
-    # Keras wrote the loop, or another row matches the repeated calls of a layer.
+    # Keras wrote the loop, or another row matches the repeated calls of a layer
     if is_keras(f.slow) or one_time_step_per_call.decide(f):
         return None
     ops = f.slow.rows("ops")
@@ -75,8 +72,7 @@ def indexed_time_steps(f: Finding) -> Match | None:
     name="batch the sequences",
     cause="the layer is called for one sequence after another",
     fix=_PAD_ALL,
-    condition="A step calls the op of a layer eight or more times with weights of the same shapes. "
-    "Each call is for a batch of one sequence with several time steps",
+    condition="A step calls the op of a layer eight or more times, each time for a single sequence",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -148,7 +144,7 @@ def relaid_input(f: Finding) -> Match | None:
 
 
 def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) -> Match | None:
-    """Match layers that ATen runs op by op on a CPU, if ``is_reason`` is True for their rows."""
+    """Match layers that ATen runs op by op on a CPU, for a given reason."""
     profile = finding.slow
     rows = [
         row
@@ -168,8 +164,8 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     name="float32 instead of bfloat16",
     cause="the LSTM computes in bfloat16 without oneDNN's op, which needs a CPU with AVX-512",
     fix="compute in float32 on this CPU: oneDNN has a float32 LSTM op on every CPU",
-    condition="A CPU runs a PyTorch LSTM in bfloat16, and the profile shows no oneDNN op inside "
-    "the layer. The layer has no projection (proj_size), and its sequences are not packed",
+    condition="A CPU runs a PyTorch LSTM in bfloat16, without an op of oneDNN. The layer has no "
+    "projection and no packed sequences",
     kinds=(*HOST, *WORK, COPY, CAST),
     frameworks=TORCH,
     several_kinds=True,
@@ -190,8 +186,8 @@ def in_bfloat16(finding: Finding) -> Match | None:
     name="LSTM on a CPU",
     cause="PyTorch has no CPU op for a whole nn.GRU or nn.RNN: it runs each time step op by op",
     fix="if you can change the model, use nn.LSTM; for inference, use ONNX Runtime or OpenVINO",
-    condition="A CPU runs a GRU or a plain RNN of PyTorch, and the profile shows no library op "
-    "inside the layer. Dispatch and Python take half of the step or more",
+    condition="A CPU runs a GRU or a plain RNN of PyTorch without a library op, and dispatch "
+    "and Python take half of the step or more",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -200,8 +196,8 @@ def in_bfloat16(finding: Finding) -> Match | None:
 )
 def no_lstm(finding: Finding) -> Match | None:
     # nn.LSTM runs as one op and so saves calls: with 64 units, nn.GRU took 14.6 ms and nn.LSTM 9.7
-    # ms. nn.LSTM is not faster than an nn.RNN with 256 units, which spends most of its time in
-    # matmuls (PyTorch 2.13 on a CPU).
+    # ms. It is not faster than an nn.RNN with 256 units, which spends most of its time in matmuls
+    # (PyTorch 2.13 on a CPU).
     if not is_mostly_calls(finding.slow):
         return None
     return _off_library(finding, lambda row: str(row["cell"]).startswith(("gru", "rnn")))
@@ -211,8 +207,7 @@ def no_lstm(finding: Finding) -> Match | None:
     name="float32",
     cause="the layer computes in float64, for which PyTorch has no LSTM op on a CPU",
     fix="compute in float32: model.float() and inputs.float()",
-    condition="A CPU runs a PyTorch LSTM in float64, and the profile shows no library op (such as "
-    "oneDNN's) inside the layer",
+    condition="A CPU runs a PyTorch LSTM in float64, without a library op such as oneDNN's",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -227,8 +222,8 @@ def in_float64(f: Finding) -> Match | None:
     name="project afterwards",
     cause="with proj_size, nn.LSTM cannot run as one op on a CPU",
     fix="if you can change the model, omit proj_size and project the outputs by nn.Linear",
-    condition="A CPU runs a PyTorch LSTM with a projection (proj_size), and the profile shows no "
-    "library op (such as oneDNN's) inside the layer",
+    condition="A CPU runs a PyTorch LSTM with a projection (proj_size), without a library op "
+    "such as oneDNN's",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,

@@ -1,8 +1,4 @@
-"""Causes: runtime start, tracing and compilation inside the steps, and operators run one by one.
-
-Rows recognise operators and functions by the names that JAX and TensorFlow write into their
-profiles (``seen.calls``).
-"""
+"""Causes: runtime start, tracing and compilation inside the steps, and operators run one by one."""
 
 from __future__ import annotations
 
@@ -34,30 +30,28 @@ from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM, loads
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.runs.fields import Recompiled
 
-#: Events of torch.compile: the search for a compiled version that fits a call, and the run of this
-#: version.
+#: Events of torch.compile: the search for a compiled version that fits a call, and its run.
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
-#: lstmprof prefers to name a function with a known reason for compiling it again. Such a function
-#: must take at least this share of the longest compile time of a function. Chosen by hand.
+#: Prefer to blame a function for which lstmprof knows what changed, if it takes this share of the
+#: longest compile time. Chosen by hand.
 _EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
-    "torch": "keep shapes constant, or use torch.compile(dynamic=True); with "
-    "TORCH_LOGS=recompiles, "
-    "PyTorch prints why it recompiled",
+    "torch": "keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles "
+    "prints the reasons",
     "tensorflow": "pass tensors, not Python numbers, to the tf.function; if shapes vary, set "
     "reduce_retracing=True",
-    "jax": "call jax.jit once, before the loop, and keep shapes and types constant; "
-    "with jax_explain_cache_misses, JAX prints why it recompiled",
+    "jax": "call jax.jit once, before the loop, with constant shapes and types (see "
+    "jax_explain_cache_misses)",
 }
-#: (``Recompiled.changed``: what changed before a function was compiled again, framework) → the fix.
+#: (what changed before a function was compiled again, framework) → the fix.
 _KEEP = {
-    ("size", "torch"): "keep the size of {argument} constant, for example by padding to a few "
-    "lengths, or use torch.compile(dynamic=True)",
-    ("value", "torch"): "make {argument} a tensor, not a Python value: torch.compile compiles "
-    "{function} once per value",
+    ("size", "torch"): "keep the size of {argument} constant (pad to a few lengths), or use "
+    "torch.compile(dynamic=True)",
+    ("value", "torch"): "make {argument} a tensor: torch.compile compiles {function} once per "
+    "Python value",
     ("object", "torch"): "create {argument} once, before the loop",
     ("function", "torch"): "create what torch.compile compiles, and its backend, once, before the "
     "loop",
@@ -68,23 +62,21 @@ _KEEP = {
     (
         "shape",
         "tensorflow",
-    ): "keep the shape of {argument} constant, for example by padding, or set "
-    "reduce_retracing=True",
-    ("shape", "jax"): "keep the shape of {argument} constant, for example by padding to a few "
-    "lengths: JAX compiles {function} once per shape",
-    ("value", "tensorflow"): "pass {argument} as a tensor (tf.constant), not as a Python value: "
-    "TensorFlow traces {function} once per value",
+    ): "keep the shape of {argument} constant (by padding), or set reduce_retracing=True",
+    ("shape", "jax"): "keep the shape of {argument} constant (pad to a few lengths): JAX compiles "
+    "{function} once per shape",
+    ("value", "tensorflow"): "pass {argument} as a tf.constant: TensorFlow traces {function} once "
+    "per Python value",
     ("value", "jax"): "pass {argument} as an array, not as a static argument: JAX compiles "
     "{function} once per value",
 }
-#: Runtime → its maker's page on how the runtime starts and loads code.
+#: The makers' pages on how a runtime starts and loads code.
 _ON_LOADING = {
     "CUDA": "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#lazy-loading",
     "HIP": "https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_runtime_api/"
     "initialization.html",
 }
-#: Names of the compilers that ROCm's libraries call, and of MIOpen's functions that call these
-#: compilers.
+#: Compilers that ROCm's libraries call, and MIOpen's functions that call them.
 _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildprogram)")
 
 
@@ -92,12 +84,8 @@ _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildpr
     name="profile later",
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
-    condition="A profiled step contains a call that loads code (such as cuModuleLoad), or one of "
-    "these calls takes unusually long: the first launch of a kernel, a call of a CUDA or HIP "
-    "function before the first kernel, or the first call of an op (only if the profile has no step "
-    "markers). A call takes unusually long if it takes at least 1 ms, and at least ten times as "
-    "long as the median of the later calls of the same function (a hundred times for an op on a "
-    "CPU, and for an op of PyTorch that only calls other ops)",
+    condition="A profiled step loads code (such as cuModuleLoad), or its first launch, GPU call"
+    " or op takes at least 1 ms and many times as long as later calls",
     kinds=(START,),
     first=True,
     sources=tuple(_ON_LOADING.values()),
@@ -119,13 +107,14 @@ def starts(f: Finding) -> Match | None:
 
 
 def _first_call(call: Fact) -> str:
-    """Return a clause: the time of a call that starts or loads, and the time of later calls."""
+    """Return a clause that compares a first call with later calls."""
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
     later = "under 1 µs" if call.median_ns < 1000 else quantity(call.median_ns, "ns")
     if call.count > 1:
-        return f"{call.name} took {each_ns} for a kernel's first launch, and {later} for later ones"
+        first = f"{call.name} took {each_ns} for a kernel's first launch"
+        return f"{first}, and {later} for later launches"
     return f"the first {call.name} took {each_ns}, later calls took {later}"
 
 
@@ -176,17 +165,13 @@ def retraces(f: Finding) -> Match | None:
 
 
 def _longest_compiled(profile: StepProfile) -> str | None:
-    """Return the op around the compilations that take the most time, or None if there is no op.
-
-    A new shape often lets JAX compile its own functions again, too, such as ``jax.random.normal``.
-    Therefore prefer a function of which lstmprof knows what changed, if it takes ``_EXPLAINS`` of
-    the longest time.
-    """
+    """Return the op around the compilations that take the most time."""
     spent_ns: Counter[str] = Counter()
     for fact in profile.seen.compiled:
         if fact.within:
             spent_ns[fact.within] += fact.ns
     ops = spent_ns.most_common()
+    # a new shape often lets JAX compile its own functions again, too (``jax.random.normal``)
     explained = [(op, ns) for op, ns in ops if _change(profile, _function(op)) is not None]
     if explained and explained[0][1] >= _EXPLAINS * ops[0][1]:
         return explained[0][0]
@@ -194,12 +179,9 @@ def _longest_compiled(profile: StepProfile) -> str | None:
 
 
 def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
-    """Return what changed before ``function`` was compiled again, or None if unknown.
-
-    PyTorch's events name no function. For PyTorch, return what changed for the function that was
-    compiled most often.
-    """
+    """Return what changed before a function was compiled again."""
     changes = profile.info.recompiled or ()
+    # PyTorch's events name no function: assume the one that was compiled most often
     if profile.framework in TORCH:
         return max(changes, key=lambda each: each.times or 0, default=None)
     return next((each for each in changes if function and each.function == function), None)
@@ -224,7 +206,7 @@ def _in_words(change: Recompiled) -> str:
 
 
 def _keep(f: Finding, change: Recompiled) -> str:
-    """Return the fix: a clause on how to keep constant what changed."""
+    """Return how to keep constant what changed."""
     fix = _KEEP.get((change.changed or "", f.slow.framework or ""))
     names = {
         name: cropped(getattr(change, name) or "") for name in ("function", "argument", "before")
@@ -236,12 +218,10 @@ def _keep(f: Finding, change: Recompiled) -> str:
 
 @Remedy(
     name="keep it compiled",
-    cause="torch.compile compiled a function too often and gave up, so PyTorch runs the function "
-    "eagerly",
-    fix="keep the shapes, types and values constant on which the compiled function depends",
-    condition="PyTorch reported that torch.compile reached its limit of compilations of one "
-    "function (torch._dynamo.config.recompile_limit). The profiled steps look up compiled code, "
-    "but run none",
+    cause="torch.compile reached its recompile limit, so PyTorch runs the function eagerly",
+    fix="keep shapes, dtypes and Python arguments of the compiled function constant",
+    condition="PyTorch reported that a function reached torch.compile's limit of compilations "
+    "(recompile_limit), and the profiled steps run no compiled code",
     kinds=(*HOST, causes.MEMORY),
     frameworks=TORCH,
     first=True,
@@ -266,7 +246,7 @@ def gave_up(f: Finding) -> Match | None:
 
 
 def _function(within: str | None) -> str | None:
-    """Return the function's name in ``within``, the name of the program or op that runs it."""
+    """Return the name of the function that a program or op runs."""
     program = PROGRAM.fullmatch(within or "")
     return program["name"] if program else within
 
@@ -323,9 +303,8 @@ def miopen_compiles(f: Finding) -> Match | None:
     return from_facts(f, calls, "{name} and similar calls take {ms}")
 
 
-#: JAX compiles a program for each of its own functions that is called outside jax.jit. These are
-#: the names of such programs: the primitives of jax.lax, and the functions of jax.numpy and jax.nn
-#: that a recurrent network needs. Programs with other names are the user's.
+#: JAX compiles a program for each of its own functions that is called outside jax.jit: the
+#: primitives of jax.lax, and functions of jax.numpy and jax.nn. Other programs are the user's.
 _OWN = re.compile(
     r"_?(?:scan|while(?:_loop)?|cond|switch|fori_loop|map|add(?:_any)?|sub(?:tract)?|mul(?:tiply)?"
     r"|(?:true_)?div(?:ide)?|floor_divide|neg(?:ative)?|abs(?:olute)?|exp2?|expm1|log1?p?|tanh|sqrt"
@@ -341,10 +320,10 @@ _OWN = re.compile(
     r"|ones(?:_like)?|eye|tri[lu]?|ravel|norm|threefry\w*|random_\w+|uniform|normal|bernoulli|split"
     r"|fold_in|rng_\w+|stop_gradient|erf\w*|nan_to_num)"
 )
-#: In a profile without step markers, a function counts as compiled repeatedly if it is compiled at
-#: least this often. A warm-up compiles a function once, or twice if its gradient is compiled, too.
+#: Without step markers, this many compilations of a function are repeated. A warm-up compiles it
+#: once, or twice if its gradient is compiled, too.
 _AGAIN = 3
-#: Events that TensorFlow records when Python calls an operator, including the operator's own event.
+#: Events that TensorFlow records when Python calls an operator.
 _CALLING = re.compile(
     r"EagerLocalExecute: (?!__).*|EagerExecute|EagerKernelExecute|KernelAndDeviceFunc::Run"
     r"|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|tf\.constant"
@@ -355,10 +334,8 @@ _CALLING = re.compile(
     name="jit the whole",
     cause="JAX calls many small compiled programs instead of one program for the whole step",
     fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
-    condition="A step makes ten or more calls of small compiled programs. A program is small if it "
-    "is a single JAX operator, or if a step calls it ten or more times. On a GPU, the GPU also "
-    "waits for launches. On a CPU, the calls of these programs also take at least half of the "
-    "dispatch time. Or JAX compiles in several steps, and mostly single JAX operators",
+    condition="A step makes ten or more calls of small compiled programs, such as single JAX "
+    "operators. Or JAX compiles single operators in several steps",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
     several_kinds=True,
@@ -383,7 +360,7 @@ def jitted_whole(f: Finding) -> Match | None:
         f"compiled programs such as {_called(programs[0].name)} are called "
         f"{often(f.slow, _calls(programs))}"
     )
-    # A program that takes longer than all small programs together is the step, not a helper.
+    # a program that takes longer than all small programs together is the step, not a helper
     wholes = [p for p in f.slow.seen.programs if p not in programs and p.ns > total(programs)]
     if not wholes:
         return Match(seen, saves)
@@ -410,20 +387,14 @@ def _compiled_alone(f: Finding) -> Match | None:
 
 
 def compiled_when(profile: StepProfile) -> str:
-    """Return the number of steps that compiled code, as text: ``in 3 steps``.
-
-    Without step markers, return how often the first function was compiled: ``5 times``.
-    """
+    """Return text such as ``in 3 steps``, or ``5 times`` without step markers."""
     if profile.marked:
         return f"in {number_of(profile.seen.compiled_steps, 'step', 'steps')}"
     return often(profile, profile.seen.compiled[0].count)
 
 
 def compiled_alone(profile: StepProfile) -> str | None:
-    """Return the function whose repeated compiling takes longest, by name, if it is JAX's own.
-
-    Return None if a user's function takes longer, or if nothing is compiled repeatedly.
-    """
+    """Return JAX's own function whose repeated compiling takes longest."""
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
         return None
@@ -432,11 +403,7 @@ def compiled_alone(profile: StepProfile) -> str | None:
 
 
 def is_compiled_again(profile: StepProfile) -> bool:
-    """Return whether several steps compile, or one function is compiled ``_AGAIN`` times.
-
-    The number of compilations of a function counts in two cases: without step markers, if the
-    profile shows this number; and with one profiled step, if ``lstmprof run`` counted them.
-    """
+    """Return whether compilation repeats, beyond a warm-up."""
     facts = profile.seen.compiled
     if profile.marked:
         changes = (_change(profile, _function(fact.within)) for fact in facts)
@@ -447,13 +414,9 @@ def is_compiled_again(profile: StepProfile) -> bool:
 
 
 def small_programs(profile: StepProfile) -> Sequence[Fact]:
-    """Return the small JAX programs that a run calls; empty if it calls few.
-
-    Small programs are JAX's own functions (``_OWN``), and programs called ``SERIES`` or more times
-    per step. The calls are few if there are fewer than ``SERIES`` for each call of a program that
-    is not small.
-    """
+    """Return the small JAX programs that a run calls, if it calls many."""
     programs = profile.seen.programs
+    # JAX's own functions, and programs that run many times per step
     small = [p for p in programs if _is_own(p.name) or (profile.marked and p.count >= SERIES)]
     wholes = _calls(programs) - _calls(small)
     return small if _calls(small) >= SERIES * max(1.0, wholes) else ()
@@ -478,9 +441,8 @@ def _called(name: str) -> str:
     cause="TensorFlow runs the step eagerly, operator by operator",
     fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
     "run_eagerly=False)",
-    condition="A step runs ten or more eager operators, and at least ten eager operators for each "
-    "call of a tf.function. The calls of these operators take at least half of the dispatch time. "
-    "TensorFlow does not trace or compile a function in any step",
+    condition="A step runs ten or more eager operators per call of a tf.function, and the calls"
+    " of these operators take at least half of the dispatch time",
     kinds=HOST,
     frameworks=TENSORFLOW,
     several_kinds=True,
@@ -504,16 +466,13 @@ def outside_of_a_function(f: Finding) -> Match | None:
 
 
 def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
-    """Return the ns per step of calling ``called`` (programs or ops), and of Python before."""
+    """Return the time of calling these programs or ops, with the Python before."""
     names = {fact.name for fact in called}
     return total([fact for fact in profile.seen.called if fact.name in names])
 
 
 def eager_operators(profile: StepProfile) -> Sequence[Fact]:
-    """Return the TensorFlow operators that run outside any tf.function; empty if they are few.
-
-    The operators are few if fewer than ``SERIES`` run for each call of a tf.function.
-    """
+    """Return the TensorFlow operators that run outside any tf.function, if they are many."""
     eager = profile.seen.eager
     functions = [fact for fact in eager if FUNCTION.match(fact.name)]
     operators = [fact for fact in eager if not FUNCTION.match(fact.name)]

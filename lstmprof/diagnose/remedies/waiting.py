@@ -38,18 +38,17 @@ from lstmprof.events.threads import VALUE_READS
 from lstmprof.implementations import LAYER_OP
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
-#: If reads of values take at least this share of the step, they are named as the cause. If waits
-#: take at least this share, lstmprof advises to record Python frames. Chosen by hand.
+#: Reads of values, or waits without Python frames, are worth a fix from this share of the step on.
+#: Chosen by hand.
 _MUCH = 0.2
-#: Names of Python frames in profiles of torch.profiler.
+#: Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
 _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
-#: Beginning of the names of module frames (``nn.Module: LSTM_0``) in profiles of torch.profiler.
+#: Frames of modules (``nn.Module: LSTM_0``) in profiles of torch.profiler.
 _MODULE = "nn.Module: "
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
-#: Ops that fill a new tensor with numbers.
 _MAKES = re.compile(
     r"aten::(?:normal|uniform|bernoulli|random|rand\w*|multinomial|fill|zero|arange)_?$"
 )
@@ -58,8 +57,8 @@ _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-#: PyTorch's wrappers of distributed training. A row has the names of the wrapper's ops and ranges,
-#: the names of its communication kernels, and how to make this communication overlap other work.
+#: PyTorch's wrappers of distributed training: their ops and ranges, their communication kernels,
+#: and how to overlap this communication with other work.
 _OVERLAP = (
     (
         re.compile(r"FullyShardedDataParallel|FSDP::"),
@@ -75,7 +74,7 @@ _OVERLAP = (
 
 
 def _blocking_calls_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
-    """Return the blocking calls that are inside an op whose name satisfies ``inside``."""
+    """Return the blocking calls inside ops with such a name."""
     return [h for h in f.slow.seen.blocking_calls if h.within is not None and inside(h.within)]
 
 
@@ -84,9 +83,8 @@ def _blocking_calls_in(f: Finding, inside: Callable[[str], object]) -> list[Fact
     cause="the host reads single values (.item()) and waits for each value",
     fix="avoid .item(): keep the value (such as the loss) as a tensor; read the tensor once in "
     "many steps",
-    condition="The host reads values of tensors in the step (aten::item). On a GPU, the reads also "
-    "block the host. For another kind of time than sync on a GPU, the host reads two or more "
-    "values per step, and the reads take at least a fifth of the step",
+    condition="The step reads tensor values on the host (aten::item). On a GPU, the reads block "
+    "the host",
     kinds=(SYNC, *causes.WAITS),
     frameworks=TORCH,
     several_kinds=True,
@@ -160,8 +158,8 @@ def pageable_copies(f: Finding) -> Match | None:
     name="keep data on the GPU",
     cause="the GPU waits for copies from and to the host's memory",
     fix="leave the data on the GPU, or copy it on a second stream while kernels run",
-    condition="Copies between host and GPU take at least half of the copy time (the time in which "
-    "copies run, but no kernel). Copies from or to pageable memory do not count",
+    condition="Copies between host and GPU take at least half of the time in which only copies "
+    "run. Copies from or to pageable memory do not count",
     kinds=(COPY,),
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device",
@@ -207,8 +205,8 @@ def device_synchronised(f: Finding) -> Match | None:
     name="event sooner",
     cause="work in a GPU stream waits for an event of another stream",
     fix="record the event as soon as its data is ready; launch independent work before the wait",
-    condition="Work that the host has already launched waits for an event of another stream, or "
-    "for a host function in its stream",
+    condition="Launched GPU work waits for an event of another stream, or for a host function in "
+    "its own stream",
     kinds=(QUEUE,),
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams",
@@ -236,10 +234,11 @@ def queued_work(f: Finding) -> Match | None:
 
 @Remedy(
     name="launch ahead",
-    cause="the GPU runs out of work when the host waits for it, and begins the next work late",
+    cause="the GPU runs out of work while the host waits for the GPU, and starts the next work "
+    "late",
     fix="let the host launch ahead: read values or synchronise once, after all launches",
-    condition="Two or more times per step, the GPU is idle and does not begin work that is already "
-    "launched, while the host is in a blocking call (such as cudaStreamSynchronize)",
+    condition="Two or more times per step, the GPU is idle although work is already launched, "
+    "while the host is in a blocking call (such as cudaStreamSynchronize)",
     kinds=(QUEUE,),
     first=True,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
@@ -260,8 +259,7 @@ def run_dry(f: Finding) -> Match | None:
     name="allocate once",
     cause="GPU memory is allocated or freed in later steps, not only in the first step",
     fix="keep shapes constant, or let the framework reuse memory (a memory pool)",
-    condition="A runtime call such as cudaMalloc or cudaFree runs after the first step (in the "
-    "second half of the profile if it has no step markers, but not after the last work of the GPU)",
+    condition="A runtime call such as cudaMalloc or cudaFree runs after the first step",
     kinds=(ALLOCATION,),
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
@@ -289,8 +287,8 @@ def allocations(f: Finding) -> Match | None:
     name="overlap communication",
     cause="ranks communicate while their devices compute nothing",
     fix="start communication earlier, on another stream, so that it overlaps with computation",
-    condition="Collectives run while the device computes nothing, although the step also computes "
-    "at other times",
+    condition="Collectives run while the device computes nothing, and the step contains "
+    "computation that could overlap with them",
     kinds=(COLLECTIVE,),
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
@@ -319,7 +317,7 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return the ns per step in which the diagnosed device waits for other ranks; 0 if unknown."""
+    """Return how long the device waits for other ranks per step."""
     return profile.straggler.waits_ns(profile.rank_device) if profile.straggler else 0
 
 
@@ -327,9 +325,8 @@ def _waits_for_ranks(profile: StepProfile) -> int:
     name="even out the ranks",
     cause="ranks wait in collectives for one late rank",
     fix="make the late rank faster, or give all ranks the same amount of work",
-    condition="In most steps, the same rank is the last to arrive in the collectives of all ranks, "
-    "and the other ranks wait for this rank. The saving is the part of the waits without which a "
-    "waiting rank would finish earlier: its next work is queued, or its host waits for the device",
+    condition="In most steps, the same rank arrives last in the collectives, and the other "
+    "ranks wait for this rank",
     kinds=tuple(causes.KINDS),
     several_kinds=True,
     first=True,
@@ -365,10 +362,10 @@ def late_rank(f: Finding) -> Match | None:
 
 @Remedy(
     name="group by length",
-    cause="ranks wait in collectives for a late rank, and not always for the same rank",
+    cause="ranks wait in collectives for a late rank, which differs from step to step",
     fix="give all ranks the same amount of work in each step: group samples by length",
-    condition="In at least three quarters of the steps, one rank arrives late in the collectives "
-    "of all ranks, but this rank is not the same in all steps",
+    condition="In at least three quarters of the steps, one rank arrives late in the "
+    "collectives, but not always the same rank",
     kinds=tuple(causes.KINDS),
     several_kinds=True,
     first=True,
@@ -387,8 +384,7 @@ def late_in_turn(f: Finding) -> Match | None:
     name="compute on the device",
     cause="the GPU waits for an op that computes on the CPU",
     fix="run the op on the GPU, or before the step: in the DataLoader or once at the start",
-    condition="While the GPU waits, an op computes on the CPU for 0.1 ms or more. The op neither "
-    "calls the GPU's runtime nor launches kernels",
+    condition="While the GPU waits, an op computes on the CPU for 0.1 ms or more",
     kinds=(causes.CPU_OP,),
     sources=(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
@@ -412,9 +408,8 @@ def computed_on_cpu(f: Finding) -> Match | None:
     name="record frames",
     cause="the GPU waits for Python code that the profile does not show",
     fix="record Python frames to see this code: torch.profiler (with_stack=True) or lstmprof run",
-    condition="For at least a fifth of the step, the GPU waits while the host runs Python, or "
-    "while nothing was recorded on the host. The profile has no Python frames. The wait is not a "
-    "series of similar gaps before kernels, for which slow launches would be the cause",
+    condition="The profile has no Python frames, and for at least a fifth of the step the GPU "
+    "waits while the host runs Python or unrecorded work",
     kinds=(PYTHON, causes.UNRECORDED),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/profiler.html",),
@@ -436,9 +431,7 @@ def hidden_python(f: Finding) -> Match | None:
     name="look inside",
     cause="one range or Python function takes most of the time in which no op runs",
     fix="profile this function with a sampling profiler: py-spy record --native",
-    condition="One range or Python function takes more than half of the Python time (or of the "
-    "time in ranges without ops). This range or function is not a step, a phase or a wait, and "
-    "does not belong to a framework",
+    condition="One range or Python function of your code takes more than half of the Python time",
     kinds=(PYTHON, causes.RANGE),
     sources=("https://github.com/benfred/py-spy",),
 )

@@ -26,34 +26,31 @@ from lstmprof.diagnose.seen import Product
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: Largest share of a float32 matmul's time that TF32 saves: with tensor cores, a matmul is at most
-#: eight times as fast (A100: 156 instead of 19.5 TFLOP/s).
+#: TF32 saves at most this share of a float32 matmul: with tensor cores, it is at most eight times
+#: as fast (A100: 156 instead of 19.5 TFLOP/s).
 _TF32_SAVES = 7 / 8
-#: Names of GPUs with TF32 (compute capability 8.0 or later), and of kernels made for such GPUs.
+#: GPUs with TF32 (compute capability 8.0 or later), and kernels made for such GPUs.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
 _AMPERE_KERNEL = re.compile(r"^(?:ampere|sm80|sm86|sm89|sm90)_|cutlass_(?:80|90)")
 #: cuBLAS kernels for float32 matmuls without tensor cores.
 _FLOAT32_PRODUCT = re.compile(r"sgemm(?!.*tf32)|simt_sgemm")
-#: 16-bit floating-point types, as Kineto writes them.
+#: 16-bit types, as Kineto writes them.
 _HALF = ("c10::Half", "c10::BFloat16")
-#: Least number of casts per step that count as casts in a loop. Chosen by hand.
+#: This many casts per step are casts in a loop. Chosen by hand.
 _LOOPED = 8
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
-#: First compute capability (7.0, written 70) of NVIDIA GPUs with tensor cores. The GTX 16 series
-#: (compute capability 7.5) is an exception: it has no tensor cores.
+#: NVIDIA GPUs have tensor cores from compute capability 7.0 on, except the GTX 16 series (7.5).
 _FIRST_WITH_TENSOR_CORES = 70
 _WITHOUT_TENSOR_CORES = re.compile(r"\bGTX 16\d\d")
-#: Kernels of cuBLAS, CUTLASS and MAGMA that use no tensor cores. Kernels that use them have a
-#: number before ``gemm`` in their names (s884gemm, h16816gemm).
+#: Kernels of cuBLAS, CUTLASS and MAGMA without tensor cores. Others have a number before ``gemm``
+#: in their names (s884gemm, h16816gemm).
 _SCALAR = re.compile(r"(?i)(?<![0-9])[sh]gemm(?!\w*(?:tensorop|hmma))|simt|magma_\w*gemm")
-#: CUTLASS kernels for unaligned rows. The number in the name is how many elements one load reads:
-#: fewer than the 8 of ``_ALIGNED``.
+#: CUTLASS kernels for unaligned rows, which load fewer than 8 elements at once.
 _UNALIGNED = re.compile(r"align[124](?![0-9])")
-#: A step looks up few rows of an embedding table if it looks up at most this share of the rows.
-#: Chosen by hand.
+#: A step that looks up a smaller share of an embedding's rows looks up few. Chosen by hand.
 _FEW_ROWS = 0.25
-#: Sizes should be multiples of this number: a tensor core reads 16 bytes, eight 16-bit elements.
+#: A tensor core reads 16 bytes: eight 16-bit elements.
 _ALIGNED = 8
 
 
@@ -87,8 +84,7 @@ def repeated(f: Finding) -> Match | None:
     name="cast once before the loop",
     cause="autocast casts weights and inputs in every time step",
     fix="cast weights and inputs once, before the loop over time steps",
-    condition="Autocast casts at least once per time step in a run of `lstmprof capture`. In other "
-    "profiles, layers run one cell at a time, and a step has eight or more casts to half precision",
+    condition="Layers run one cell at a time, and a step has eight or more casts to half precision",
     kinds=(CAST,),
     frameworks=TORCH,
     sources=(
@@ -107,7 +103,7 @@ def casts_each_time_step(f: Finding) -> Match | None:
 
 
 def _casts_to_half(f: Finding) -> Match | None:
-    """Match casts to 16-bit types in a loop, for profiles whose precision is not recorded."""
+    """Match casts to 16-bit types in a loop, for profiles that do not record the precision."""
     rows = [r for r in f.slow.rows("casts") if r["to_dtype"] in _HALF]
     times = sum(r["count"] for r in rows) / f.slow.steps
     if times < _LOOPED or form_of(f.slow) not in (CELL_OP, LOOP):
@@ -116,8 +112,8 @@ def _casts_to_half(f: Finding) -> Match | None:
     return Match(
         f"{count(times)} casts to half precision take {in_ms(f.slow, took)}",
         took,
-        fix="cast weights and inputs once before the loop, or keep a small layer in float32 "
-        "(torch.autocast(…, enabled=False))",
+        fix="cast once, before the loop, or run a small layer in float32 (autocast(…, "
+        "enabled=False))",
     )
 
 
@@ -125,8 +121,7 @@ def _casts_to_half(f: Finding) -> Match | None:
     name="keep one type",
     cause="an op casts tensors from one element type to another",
     fix="avoid casts: create each tensor in the dtype that the next op uses",
-    condition="The names of ops or kernels show casts, and the profile shows which op makes most "
-    "of these casts",
+    condition="The profile contains casts, and shows which op makes most of these casts",
     kinds=(CAST,),
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -229,7 +224,7 @@ def no_tensor_cores(f: Finding) -> Match | None:
 
 
 def _without_tensor_cores(profile: StepProfile) -> str | None:
-    """Return what the GPU is (``a GTX 1660``) if it has no tensor cores, else None."""
+    """Return what the GPU is (``a GTX 1660``) if it has no tensor cores."""
     facts = profile.info.device_facts.get(str(profile.device))
     sm = gpu_of(facts).sm
     if facts is not None and sm is not None and sm < _FIRST_WITH_TENSOR_CORES:
@@ -243,8 +238,8 @@ def _without_tensor_cores(profile: StepProfile) -> str | None:
     name="multiples of 8",
     cause="sizes that are not a multiple of 8 make half-precision matmuls slow",
     fix="pad the sizes of these matmuls to multiples of 8",
-    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8. The kernel of this "
-    "matmul uses no tensor cores, or it is a kernel for unaligned rows",
+    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8, and the matmul's "
+    "kernel uses no tensor cores or is one for unaligned rows",
     kinds=(GEMM,),
     sources=(
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/",
@@ -278,9 +273,9 @@ def odd_sizes(f: Finding) -> Match | None:
     cause="the gradient and the optimizer process all rows of an embedding table, although a step "
     "uses few rows",
     fix="use nn.Embedding(…, sparse=True) with SparseAdam or SGD, which update only the used rows",
-    condition="The step runs aten::embedding_dense_backward. The recorded shapes show that a step "
-    "looks up at most a quarter of the embedding's rows. No matmul reads a tensor of the "
-    "embedding's shape; an output layer that shares the weights would do so",
+    condition="The step runs aten::embedding_dense_backward, although it looks up at most a "
+    "quarter of the embedding's rows. No output layer shares the weights of the "
+    "embedding",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,

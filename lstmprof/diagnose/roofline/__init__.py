@@ -5,14 +5,9 @@ The times of the parts are added, because each part needs the result of the part
 
     t = Σ over parts of max(flops / peak matmul rate, bytes / peak copy rate)
 
-This is a bound, not a forecast. A recurrent matmul is in fact a series of small matmuls, one per
-time step, that wait for each other and cannot fill a GPU; here it counts as one matmul whose
-weights stay on the chip. Data in a cache moves faster than a memory copy, so a tiny network may
-beat its bound. Operations outside of matmuls are compared with the peak matmul rate, too.
-
-The ``peaks`` in run.json are measured with one framework's library, which may be slower than the
-device allows (MKL on another maker's CPU). So the highest peaks of all runs with the same device,
-precision and number of threads are used.
+This is a bound, not a forecast: a recurrent matmul counts as one large matmul, although it is a
+series of small ones that cannot fill a GPU. A tiny network may beat its bound, because caches are
+faster than memory copies.
 """
 
 from __future__ import annotations
@@ -31,13 +26,12 @@ from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.runs.metadata import RunInfo, condition
 from lstmprof.workloads import Workload, checked
 
-#: Categories of work in recurrent layers. One run may do this work in ``rnn`` ops, another run in
-#: matmuls and elementwise kernels.
+#: Some runs do the work of a recurrent layer in ``rnn`` ops, others in matmuls and elementwise
+#: kernels.
 LAYER_CATEGORIES = ("rnn", "gemm", "pointwise")
-#: Largest number of layers, and of input values per batch, for which a roofline is computed. The
-#: work is counted layer by layer, and sometimes a batch must be generated.
+#: Larger workloads get no roofline, because counting their work takes too long.
 _MOST_LAYERS, _MOST_INPUTS = 1000, 2**28
-#: Runs that agree in these conditions have the same peak rates.
+#: Runs that agree in these conditions share their peak rates.
 _PEAK_CONDITIONS = ("device", "precision", "threads")
 
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
@@ -51,8 +45,6 @@ _EXAMPLE = "write it like 67e12,3.35e12 or 67TFLOP/s,3.35TB/s"
 
 @dataclass(frozen=True)
 class Peaks:
-    """The peak rates of a device: matmuls in flop/s, copies in bytes/s (read plus written)."""
-
     gemm_flops_per_s: float
     copy_bytes_per_s: float
 
@@ -61,8 +53,7 @@ class Peaks:
 class Bound:
     """The least time that a device needs for one part of the work.
 
-    ``compute_ns`` is the time of the operations at the peak matmul rate; it is None if their number
-    is unknown. ``memory_ns`` is the time of the bytes at the peak copy rate.
+    ``compute_ns`` is None if the number of operations is unknown.
     """
 
     cost: Cost
@@ -71,7 +62,6 @@ class Bound:
 
     @property
     def ns(self) -> float:
-        """Return the least time in ns: the longer of compute and memory."""
         return max(self.compute_ns or 0.0, self.memory_ns)
 
     @property
@@ -82,10 +72,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Reach:
-    """The busy time of some categories of work in a step, and their least time, both in ns.
-
-    ``bound_ns`` is the least time; it is None if the amount of work is unknown.
-    """
+    """How close the busy time of some work comes to its least time."""
 
     categories: tuple[str, ...]
     busy_ns: float
@@ -93,22 +80,16 @@ class Reach:
 
     @property
     def share(self) -> float | None:
-        """Return the least time divided by the busy time, or None if one of them is unknown or 0.
-
-        The share exceeds 1 if data is cached or a peak rate was measured too low.
-        """
+        """Return the least time divided by the busy time."""
         if self.bound_ns is None or not self.busy_ns:
             return None
+        # above 1 if data is cached, or if a peak rate was measured too low
         return self.bound_ns / self.busy_ns
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """The least time of a step on its device, compared with the clean step (``clean_ns``).
-
-    ``bounds`` are the least times of all parts of the work. ``reaches`` has one entry per category
-    of work: its least time and its busy time.
-    """
+    """The least time of a step on its device, compared with its measured time (``clean_ns``)."""
 
     clean_ns: float
     peaks: Peaks
@@ -120,29 +101,29 @@ class Roofline:
 
     @property
     def step_ns(self) -> float:
-        """Return the least time of a step in ns: the sum of its parts."""
+        """Return the least time of a step."""
         return sum(bound.ns for bound in self.bounds)
 
     @property
     def share(self) -> float | None:
-        """Return the least time divided by the clean step, or None if the step takes no time."""
+        """Return the least time divided by the measured time."""
         return self.step_ns / self.clean_ns if self.clean_ns else None
 
     @property
     def memory_share(self) -> float | None:
-        """Return which share of ``step_ns`` is limited by memory; None if ``step_ns`` is 0."""
+        """Return which share of the least time is limited by memory."""
         memory_ns = sum(bound.ns for bound in self.bounds if bound.limit == "memory")
         return memory_ns / self.step_ns if self.step_ns else None
 
     @property
     def gemm_flops_per_s(self) -> float | None:
-        """Return the flops of matmuls per second of the clean step; None if it takes no time."""
+        """Return the flops of the matmuls per second of the step."""
         products = flops((bound.cost for bound in self.bounds), "gemm")
         return products / self.clean_ns * 1e9 if self.clean_ns else None
 
 
 def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
-    """Return the least time of each part of the work in ``rows``."""
+    """Return the least time of each part of the work."""
     return tuple(
         Bound(
             row,
@@ -156,19 +137,14 @@ def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
 def roofline(
     rows: Sequence[Cost], peaks: Peaks, clean_ns: float, busy_ns: Mapping[str, float]
 ) -> Roofline:
-    """Return the roofline of a step whose work is ``rows``.
-
-    ``busy_ns`` is the busy time per step in ns: category → time.
-    """
+    """Return the roofline of a step from its work and the busy time of each category."""
     least = bounds(rows, peaks)
     return Roofline(clean_ns, peaks, least, _reaches(least, busy_ns))
 
 
 def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reach, ...]:
-    """Return one entry for each category that has busy time, the longest busy time first.
-
-    All ``LAYER_CATEGORIES`` together are one entry if the step has ``rnn`` ops.
-    """
+    """Compare busy time with least time per category, the longest busy time first."""
+    # an rnn op contains matmuls and elementwise work that cannot be told apart
     together = LAYER_CATEGORIES if busy_ns.get("rnn") else ()
     groups = {
         together if category in together else (category,)
@@ -184,7 +160,7 @@ def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reac
 
 
 def workload_of(info: RunInfo) -> Workload | None:
-    """Return the workload in run.json; None if it is missing, incomplete, invalid or too large."""
+    """Return the workload in run.json, unless it is invalid or too large."""
     values = {name: value for name, value in asdict(info.workload).items() if value is not None}
     try:
         workload = checked(Workload(**values))
@@ -195,7 +171,7 @@ def workload_of(info: RunInfo) -> Workload | None:
 
 
 def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
-    """Return the work of a step, computed from the workload in run.json; None if it is unknown."""
+    """Return the work of a step, computed from the workload in run.json."""
     workload = workload_of(info)
     if workload is None or info.mode is None or info.precision is None or info.seed is None:
         return None
@@ -203,7 +179,7 @@ def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
 
 
 def recorded(info: RunInfo) -> Peaks | None:
-    """Return the peak rates in run.json; None if a rate was not measured or is invalid."""
+    """Return the valid peak rates in run.json."""
     peaks = info.peaks
     if peaks is None or not peaks.gemm_flops_per_s or not peaks.copy_bytes_per_s:
         return None
@@ -212,19 +188,13 @@ def recorded(info: RunInfo) -> Peaks | None:
 
 
 def highest(peaks: Iterable[Peaks]) -> Peaks | None:
-    """Return the highest rates among the peaks of runs on one device; None without peaks."""
+    """Return the highest of the rates that runs measured on one device."""
     rates = [(each.gemm_flops_per_s, each.copy_bytes_per_s) for each in peaks]
     return Peaks(*map(max, zip(*rates, strict=True))) if rates else None
 
 
 def parsed(text: str) -> Peaks:
-    """Parse the user's peaks: ``67e12,3.35e12`` or ``67TFLOP/s,3.35TB/s``.
-
-    Prefixes are decimal. Numbers without units are flop/s and bytes/s.
-
-    Raises:
-        UsageError: the text is not two rates above 0 in this order.
-    """
+    """Parse the user's peaks: ``67e12,3.35e12`` or ``67TFLOP/s,3.35TB/s``."""
     parts = text.split(",")
     if len(parts) != 2:
         raise UsageError(f"--peaks '{text}' is not a matmul rate and a copy rate", _EXAMPLE)
@@ -242,11 +212,9 @@ def _rate(kind: str, text: str) -> float:
 def roofline_of(
     profile: StepProfile, others: Iterable[StepProfile], given: Peaks | None
 ) -> Roofline | None:
-    """Return the roofline of a run; None if its work or the device's peaks are unknown.
-
-    The peak rates are ``given``, or the highest rates of this run and of ``others`` that have the
-    same device, precision and number of threads.
-    """
+    """Return the roofline of a run, with the user's or the best measured peak rates."""
+    # a framework's library may be slower than the device allows (MKL on another maker's CPU), so
+    # the best rates of all runs count
     alike = [
         other
         for other in (profile, *others)
@@ -261,11 +229,7 @@ def roofline_of(
 
 
 def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
-    """Return the time of the matmuls divided by their least time; at least 1.
-
-    Raises:
-        UsageError: the bound is unknown, or there are no matmuls.
-    """
+    """Return the time of the matmuls divided by their least time."""
     if limit is None:
         raise UsageError(
             f"{profile.name}: the roofline of its matmuls is unknown",

@@ -52,10 +52,10 @@ MASTER_BYTES, TOKEN_BYTES, CAST_BYTES = 4, 8, 6
 
 @dataclass(frozen=True)
 class Pointwise:
-    """The elementwise work of a cell per unit and time step, without the matmuls.
+    """The elementwise work of a cell per unit and time step.
 
-    ``forward`` and ``backward`` are numbers of operations (σ, tanh and √ count as 1). ``saved`` is
-    how many numbers are saved for the backward pass.
+    ``forward`` and ``backward`` count operations (σ, tanh and √ as 1). ``saved`` counts the numbers
+    saved for the backward pass.
     """
 
     forward: int
@@ -63,26 +63,24 @@ class Pointwise:
     saved: int
 
 
-#: Cell → its elementwise work, counted from the equations. The forward pass includes the addition
-#: of the recurrent matmul and the bias. The backward pass includes the sums of the bias's gradient
-#: and of both gradients of h, and computes tanh(c) again. An LSTM saves its gates and c, a GRU its
-#: gates and U h; h itself is an output.
+#: Counted from the equations. The backward pass includes the sums of the bias's gradient and of
+#: both gradients of h, and computes tanh(c) again. An LSTM saves its gates and c, a GRU its gates
+#: and U h.
 CELLS = {"lstm": Pointwise(17, 28, 5), "gru": Pointwise(14, 21, 4), "rnn": Pointwise(3, 5, 0)}
 
-#: Optimizer → (operations per parameter, numbers read or written per parameter in addition to the
-#: gradient). Adam's operations are counted in the order that the end of section 2 of D. Kingma and
-#: J. Ba, arXiv:1412.6980, proposes.
+#: Operations per parameter; numbers read or written per parameter in addition to the gradient.
+#: Adam's operations are counted in the order that the end of section 2 of D. Kingma and J. Ba,
+#: arXiv:1412.6980, proposes.
 OPTIMIZERS = {"adam": (12, 6), "sgd": (2, 2)}
 
-#: Loss → its category in the ledger.
+#: Loss → category of its work.
 _LOSS = {"ce": "softmax_loss", "mse": "softmax_loss", "ctc": "ctc", "mean": "reduction"}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The work of one part of a step (``part``) in one pass (``work``), for both directions.
+    """The work of one part of a step in one pass, for both directions.
 
-    ``category`` is its category in the ledger. ``layer`` is None outside of the recurrent layers.
     ``flops`` is None if operations are not counted.
     """
 
@@ -110,7 +108,7 @@ def costs(
 ) -> tuple[Cost, ...]:
     """Return the work of one step: the forward pass, the backward pass, then the optimizer.
 
-    ``seed`` decides the sequence lengths and tokens of the batch.
+    The sequence lengths and tokens of the batch depend on ``seed``.
     """
     w, s = workload, _sizes(workload, mode, precision, seed)
     rows = [*_embedding(w, s), *_casts(w, s)]
@@ -123,7 +121,6 @@ def costs(
 
 
 def flops(rows: Iterable[Cost], category: str | None = None) -> int:
-    """Return the operations of all ``rows``, or of the rows with ``category``."""
     return sum(row.flops or 0 for row in rows if category in (None, row.category))
 
 
@@ -162,7 +159,7 @@ def _layer(w: Workload, s: _Sizes, layer: int) -> Iterator[Cost]:
 
 
 def _gemm(part: str, work: str, layer: int | None, sums: int, moved_bytes: int) -> Cost:
-    """Return the cost of a matmul that does ``sums`` multiplications and as many additions."""
+    """Return the cost of a matmul with this many multiply-adds."""
     return Cost(part, work, "gemm", layer, 2 * sums, moved_bytes)
 
 
@@ -216,11 +213,11 @@ def _casts(w: Workload, s: _Sizes) -> Iterator[Cost]:
 
 
 def _optimizer(w: Workload, s: _Sizes) -> Cost:
-    """Return the optimizer's work. Only Adam also changes embedding rows not in the batch."""
     operations, accesses = OPTIMIZERS[w.optimizer]
     parameters = sum(prod(shape) for shape in parameter_shapes(w).values())
     unused = (w.vocabulary - s.tokens) * w.features if w.vocabulary else 0
     used = parameters - unused
+    # Adam also changes embedding rows that are not in the batch
     changed = parameters if w.optimizer == "adam" else used
     moved_bytes = MASTER_BYTES * (accesses * changed + used)
     return Cost("optimizer", UPDATE, "optimizer", None, operations * changed, moved_bytes)

@@ -1,12 +1,11 @@
-"""Facts in a profile, besides times, that decide which fixes lstmprof advises.
+"""What a profile shows besides times, to decide which fixes fit.
 
 ::
 
     lane ─▶ calls  waits  work  recurrent  autograd ─▶ Seen
     contexts (what a time interval serves: input, compiling, reading values)
 
-    A lane is one device of a rank, or the rank's host. The time of a fact is the time that the lane
-    spends, or waits, in the events of the fact.
+A lane is one device of a rank, or the rank's host.
 """
 
 from __future__ import annotations
@@ -43,11 +42,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Seen:
-    """The facts of one lane; a field is empty if the profile does not show the fact.
+    """Observations about one device or host, such as casts of weights or loops of cells.
 
-    For each field, ``FACTS`` has a function of the same name that computes and describes the field.
-    Only ``seen_in`` sets two fields: ``framework`` (from run.json, else guessed from the names of
-    events), and ``small`` (kernels with fewer thread blocks than the GPU has multiprocessors).
+    The function of the same name in ``FACTS`` computes and describes each field. An empty field
+    means that the profile does not show it.
     """
 
     framework: str | None = None
@@ -133,10 +131,7 @@ def seen_in(
     intervals: Intervals,
     info: RunInfo,
 ) -> Seen:
-    """Return the facts of the lane ``device`` (None: the host).
-
-    ``windows`` are the steps of the lane's rank, ``intervals`` the attributed time of the lane.
-    """
+    """Collect all observations about one device, or about the host."""
     lane = Lane(events, windows, device, intervals)
     return Seen(
         framework=info.framework or calls.framework(events),

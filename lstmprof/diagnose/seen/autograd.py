@@ -16,9 +16,8 @@ import numpy as np
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.table import NONE
 
-#: The backward pass grows from step to step if at least ``_GROWING_STEPS`` steps were profiled,
-#: each step has more nodes than the step before, and the largest increase is at most ``_EVENLY``
-#: times the smallest. Chosen by hand.
+#: The backward pass grows if it has more nodes in each of at least this many steps, by nearly the
+#: same number. Chosen by hand.
 _GROWING_STEPS, _EVENLY = 4, 1.25
 _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
@@ -28,7 +27,7 @@ _MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
 #: Hooks run after the ops that this node calls.
 _SUMS_GRADIENTS = "torch::autograd::AccumulateGrad"
 _SUMMING = re.compile(r"(?:aten::)?(?:add_?|detach_?|clone|copy_|(?:new_)?empty\w*|view|alias)$")
-#: Ops that computing gradients never calls; users write these ops in a forward pass.
+#: Ops that users write in a forward pass, and that gradients never need.
 _FORWARD = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|linear"
     r"|conv[123]d|dropout|layer_norm|batch_norm|embedding|scaled_dot_product_attention)$"
@@ -38,16 +37,13 @@ _SCRIPTED = re.compile(re.escape(_WRAPPER) + r"torch::jit::.*DifferentiableGraph
 
 
 def hooked(lane: Lane) -> tuple[Fact, ...]:
-    """Return ops that run in hooks of gradients, modules and parameters, one fact per op name.
-
-    The result is empty for distributed training, which uses such hooks itself.
-    """
+    """Return the ops that run in hooks of gradients, modules and parameters."""
     if (lane.here & lane.events.where_name(_DISTRIBUTED.search)).any():
         return ()  # distributed training fetches parameters and reduces gradients by such hooks
     parent, start_ns = lane.parent, lane.events.start_ns
     wrappers, names = lane.events_named(_NODE.match), lane.names
     codes = {text: code for code, text in enumerate(lane.texts)}
-    # For each code of a name: the code of this name without its wrapper.
+    # For each name: the code of the name without the engine's wrapper.
     unwrapped = np.array([codes.get(t.removeprefix(_WRAPPER), NONE) for t in lane.texts], np.int64)
     ops = lane.here & lane.events.is_kind("op") & (parent != NONE)
     children = np.flatnonzero(ops & wrappers[parent])
@@ -65,10 +61,9 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
 
 
 def recomputed(lane: Lane) -> tuple[Fact, ...]:
-    """Return forward ops that the backward pass computes again, one fact per op name.
+    """Return forward ops that the backward pass computes again (checkpointing).
 
-    The time of these ops is the time of the backward nodes in which they run, divided among the
-    names by count. It includes the Python code of checkpointing, but not nodes inside these nodes.
+    Their time is the time of the backward nodes around them, with the Python code of checkpointing.
     """
     node = lane.inside(lane.events_named(_NODE.match))
     forward = lane.events_named(_FORWARD.match) & (node != NONE)
@@ -82,10 +77,9 @@ def recomputed(lane: Lane) -> tuple[Fact, ...]:
 
 @dataclass(frozen=True)
 class Growing:
-    """A backward pass that grows from step to step: its nodes in the ``first`` and ``last`` step.
+    """The nodes of a backward pass in the ``first`` and ``last`` step, if it grows steadily.
 
-    ``ns`` is the time per step of the backward passes of earlier batches. Each batch adds equally
-    many nodes, so their share of the nodes is taken for their share of the time.
+    ``ns`` is the time per step of earlier batches, by their share of the nodes.
     """
 
     first: int
@@ -94,11 +88,7 @@ class Growing:
 
 
 def growing(lane: Lane) -> Growing | None:
-    """Return the nodes of a backward pass that grows from step to step, and the added time.
-
-    Return None if the number does not grow by about as much in each step, if the steps have
-    different numbers of forward ops, or if there are fewer than ``_GROWING_STEPS`` steps.
-    """
+    """Find a backward pass with about equally many additional nodes in each step."""
     if not lane.marked:
         return None
     in_step = lane.step >= 0
@@ -119,5 +109,5 @@ def growing(lane: Lane) -> Growing | None:
 
 
 def scripted(lane: Lane) -> tuple[Fact, ...]:
-    """Return the backward passes of TorchScript graphs, with the time of the device or host."""
+    """Return the backward passes of TorchScript graphs."""
     return lane.spent_in(lane.events_named(_SCRIPTED.match))

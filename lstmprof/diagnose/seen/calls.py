@@ -1,11 +1,8 @@
 """Programs and ops that Python calls, compilations, and calls that initialise a GPU or load code.
 
 ``PjitFunction(name)`` is a call of a JAX program; JAX's own operators (``add``, ``scan``) are
-programs, too (jaxlib's pjit.cc). A call inside another call, or inside tracing, does not count.
-``EagerLocalExecute: Type`` is an operator that TensorFlow runs outside of a function, or a function
-(``__inference_step_12``): tensorflow/core/common_runtime/eager/execute.cc. A runtime call counts as
-initialising or loading if its name says so, or if it is the first call of its name and unusually
-long.
+programs, too (jaxlib's pjit.cc). ``EagerLocalExecute: Type`` is an operator or function that
+TensorFlow runs eagerly (tensorflow/core/common_runtime/eager/execute.cc).
 """
 
 from __future__ import annotations
@@ -29,29 +26,24 @@ from lstmprof.events.threads import VALUE_READS, runtime_state, thread_ids
 
 PROGRAM = re.compile(r"PjitFunction\((?P<name>.+)\)")
 EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
-#: Events that are calls of functions.
 FUNCTION = re.compile(r"EagerLocalExecute: __")
-#: ``op_name`` of the call of a tf.function that was traced for the first time.
+#: ``op_name`` of a tf.function's call that traced it for the first time.
 _FIRST_TRACE = re.compile(r"traced-\w+ #1")
-#: A program creates a function again and again if at least this many functions of the same name are
-#: traced for the first time. Two are not enough, because some programs define two functions of one
-#: name.
+#: A program that traces this many new functions of one name creates them again and again. Two are
+#: not enough, because some programs define two functions of one name.
 _NEW = 3
-#: Operators that fetch the input of a step; a tf.function cannot contain these operators.
+#: Operators that fetch the input; a tf.function cannot contain them.
 _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerConst)")
 
 
 def compiled(lane: Lane) -> tuple[Fact, ...]:
-    """Return the events of tracing and compiling; ``within`` is the op around each event.
-
-    This op is the call of the JAX program or TensorFlow function that is compiled.
-    """
+    """Return the events of tracing and compiling, with the op or program that they compile."""
     rows = _compilations(lane)
     return lane.by_name(rows, lane.events.dur_ns, lane.around(rows))
 
 
 def compiled_steps(lane: Lane) -> int:
-    """Return the number of steps in which something compiles; at most 1 without step markers."""
+    """Return the number of steps in which something compiles."""
     rows = _compilations(lane)
     return len(np.unique(lane.step[rows])) if lane.marked else min(len(rows), 1)
 
@@ -62,25 +54,21 @@ def _compilations(lane: Lane) -> Ints:
 
 
 def programs(lane: Lane) -> tuple[Fact, ...]:
-    """Return the JAX programs that Python calls, with the total time of the calls."""
+    """Return the JAX programs that Python calls."""
     calls = lane.events_named(PROGRAM.fullmatch)
     rows = _outermost(lane, calls, calls | _compiling(lane))
     return lane.by_name(rows, lane.events.dur_ns)
 
 
 def eager(lane: Lane) -> tuple[Fact, ...]:
-    """Return TensorFlow's operators and functions that Python calls, with their total time."""
+    """Return TensorFlow's operators and functions that Python calls."""
     calls = lane.events_named(EAGER.fullmatch)
     rows = np.flatnonzero(calls & ~lane.events.where_name(_FEEDS.fullmatch))
     return lane.by_name(rows, lane.events.dur_ns)
 
 
 def called(lane: Lane) -> tuple[Fact, ...]:
-    """Return calls of JAX programs and of eager TensorFlow, with the host time of calling.
-
-    A call's time is the dispatch and Python inside the call, and in the gap since the previous
-    call. A gap does not count if it is longer than ``UNUSUAL`` times the median gap.
-    """
+    """Return calls of JAX programs and of eager TensorFlow, with the host time of calling."""
     events = lane.events
     calls = lane.events_named(PROGRAM.fullmatch) | lane.events_named(EAGER.fullmatch)
     calls &= ~events.where_name(_FEEDS.fullmatch)
@@ -90,6 +78,7 @@ def called(lane: Lane) -> tuple[Fact, ...]:
     thread = thread_ids(events)
     rows = rows[np.lexsort((events.start_ns[rows], thread[rows]))]
     start, end = events.start_ns[rows], events.end_ns[rows]
+    # dispatch since the previous call belongs to a call, unless the gap is unusually long
     between_ns = start[1:] - end[:-1]
     follows = (thread[rows[1:]] == thread[rows[:-1]]) & (
         lane.step[rows[1:]] == lane.step[rows[:-1]]
@@ -104,7 +93,7 @@ def called(lane: Lane) -> tuple[Fact, ...]:
 
 
 def made_anew(lane: Lane) -> str | None:
-    """Return the name of a tf.function that the program creates again and again, or None."""
+    """Return the name of a tf.function that the program creates again and again."""
     calls = lane.here & lane.events.is_kind("op")
     rows = np.flatnonzero(calls & lane.events.where("op_name", _FIRST_TRACE.fullmatch))
     for members in Groups(lane.names[rows]).members():
@@ -116,37 +105,36 @@ def made_anew(lane: Lane) -> str | None:
 
 def _compiling(lane: Lane) -> Flags:
     named = lane.events_named(compiles, "op", "range", "python", "runtime")
-    return named & (lane.events.dur_ns > 0)  # without events that take no time in the clean step
+    # events that take no time in an undisturbed step do not count
+    return named & (lane.events.dur_ns > 0)
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
-    """Return the rows of those events of the mask ``chosen`` that none of ``around`` encloses."""
+    """Return the chosen events that no event of ``around`` encloses."""
     numbers = np.where(around, np.arange(len(lane.events)), NONE)
     inside = inherited(lane.parent, numbers)
     above = np.where(lane.parent != NONE, inside[lane.parent], NONE)
     return np.flatnonzero(chosen & (above == NONE))
 
 
-#: Runtime of a GPU -> how the names of its functions begin (for CUDA also the names of driver
-#: functions).
+#: How the names of a GPU runtime's functions begin.
 RUNTIMES = {"CUDA": re.compile(r"cuda[A-Z]|cu[A-Z]"), "HIP": re.compile(r"hip[A-Z]")}
 #: Calls that always load code or initialise; the last two are names that Nsight Systems writes.
 _LOADS = re.compile(
     r"cuInit$|cuModuleLoad|cuLibraryLoad|hipModuleLoad|hipInit$|\w*CtxCreate|\w*PrimaryCtxRetain"
     r"|Runtime Triggered Module Loading|Lazy Function Loading"
 )
-#: Calls that never load or initialise: a prefetch takes long if it moves many pages.
+#: Calls that never load code; a prefetch takes long if it moves many pages.
 _NO_LOAD = re.compile(r"Unload|Destroy|Finalize|Prefetch")
-#: Calls that allocate memory. They take long if the block is large, whatever is launched next.
+#: Calls that allocate memory, which take long for a large block.
 _ALLOCATES = re.compile(r"[Aa]lloc|MemCreate|MemMap")
-#: A runtime call that takes at least this long (ns) also loads or initialises something. A launch
-#: call takes 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler), 150 times less.
+#: A longer runtime call (ns) also loads or initialises something. A launch call takes 4.8 to 6.6 µs
+#: in a profile of BERT on an H100 (torch.profiler), 150 times less.
 LONG_CALL_NS = 1_000_000
-#: A first call also loads or initialises something if it takes at least this many times as long as
-#: the median of the later calls.
+#: A first call loads something if it takes this many times as long as later calls.
 LONGER = 10
-#: The limit instead of ``LONGER`` for ops on the CPU, whose time also depends on their input's
-#: size, and for ops that only call other ops. Chosen by hand.
+#: The limit for ops on the CPU, whose time also depends on their input, and for ops that only call
+#: other ops. Chosen by hand.
 MUCH_LONGER = 100
 #: Ops of PyTorch besides ``VALUE_READS`` that may wait for the device or for other ranks.
 _MAY_WAIT = re.compile(r"aten::nonzero$|c10d::|record_param_comms|.*(?:[Ww]ait|DataLoader|barrier)")
@@ -158,13 +146,14 @@ def loads(name: str) -> bool:
 
 
 def steps_before(lane: Lane) -> int:
-    """Return how many steps ran before the profile, from step markers, which count from 0 or 1."""
+    """Return how many steps ran before the profile."""
     numbers = lane.step[lane.rank & (lane.step != NONE)]
+    # steps are numbered from 0 or 1
     return max(0, int(numbers.min()) - 1) if len(numbers) else 0
 
 
 def loading(lane: Lane) -> tuple[Fact, ...]:
-    """Return the calls that load code or initialise the runtime, by name, the longest first."""
+    """Return the calls that load code or initialise the runtime, the longest first."""
     spent_ns = lane.spent_ns - np.where(delays(lane), 0, lane.idle_ns(LATENCY))
     facts = []
     for rows, usual_ns in (*_loading_calls(lane), *_first_ops(lane)):
@@ -174,24 +163,21 @@ def loading(lane: Lane) -> tuple[Fact, ...]:
 
 
 def starting(lane: Lane) -> Flags:
-    """Return a mask of events that load code or initialise, or that are inside such a call.
-
-    Events inside an unusually long first op count only if they load or initialise themselves.
-    """
+    """Mark the calls that load code or initialise, and all events inside them."""
     calls, ops = (np.zeros(len(lane.events), dtype=np.bool_) for _ in range(2))
     for found, marks in ((_loading_calls(lane), calls), (_first_ops(lane), ops)):
         for rows, _ in found:
             marks[rows] = True
     if calls.any():
+        # an unusually long first op may also contain other work
         calls = inherited(lane.parent, np.where(calls, np.arange(len(calls)), NONE)) != NONE
     return np.asarray(calls | ops, np.bool_)
 
 
 def delays(lane: Lane) -> Flags:
-    """Return a mask of calls that begin while the device works for at least the launch's latency.
+    """Mark calls during which the device still works long enough to hide the launch's latency.
 
-    If such a call loads code, the latency after the call is a consequence of the loading: a short
-    call would have enqueued the work early enough to hide the latency.
+    If such a call loads code, the idle time after it is a consequence of the loading.
     """
     events, late_ns = lane.events, lane.idle_ns(LATENCY)
     rows = np.flatnonzero(late_ns)
@@ -202,12 +188,12 @@ def delays(lane: Lane) -> Flags:
 
 
 def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield (rows of calls that load or initialise, median ns of the other calls) per call name.
+    """Yield the calls that load or initialise, and the usual time of such calls, per call name.
 
-    A call loads or initialises if its name says so, or if it is a first call that takes much longer
-    than later calls. The first launch of each kernel is a first call, because it loads the kernel.
-    All other calls before the first kernel (``cudaFree``), and calls that prepare the first launch
-    of a kernel (``cudaOccupancyMaxActiveBlocks…``), are also first calls.
+    These are calls whose name says so, and first calls that take much longer than later ones. The
+    first launch of each kernel is a first call, because it loads the kernel. So are other calls
+    before the first kernel (``cudaFree``), and calls that prepare a kernel's first launch
+    (``cudaOccupancyMaxActiveBlocks…``).
     """
     events = lane.events
     prepares = _before_first_launches(lane)
@@ -223,13 +209,12 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield (rows of unusually long first calls, median ns of later calls) per op.
+    """Yield unusually long first calls of ops, and the usual time of later calls, per op.
 
-    Yield nothing for a profile with step markers, because its steps were warmed up. In a profile
-    without markers (PyTorch, RTX 3090), the first ``aten::cudnn_convolution`` takes 74 ms on the
-    host, and later calls take 3.3 ms. In another (RTX 4090), the first ``aten::_convolution``,
-    which only calls ``aten::cudnn_convolution``, takes 9.8 ms, and later calls take 2 µs. Ops that
-    only call other ops count in PyTorch.
+    In a profile without step markers (PyTorch, RTX 3090), the first ``aten::cudnn_convolution``
+    takes 74 ms on the host, later ones 3.3 ms. In another (RTX 4090), the first
+    ``aten::_convolution``, which only calls ``aten::cudnn_convolution``, takes 9.8 ms, later ones 2
+    µs.
     """
     events = lane.events
     computes = events.column("category").is_valid().to_numpy()
@@ -239,6 +224,7 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
         waits = events.where_name(lambda name: name in VALUE_READS or _MAY_WAIT.match(name))
         counts = ~waits & ~events.is_one_of("category", "collective")
     rows = np.flatnonzero(lane.rank & events.is_kind("op") & counts)
+    # marked steps were warmed up
     if lane.marked or not len(rows):
         return
     rows, own_ns = rows[np.argsort(events.start_ns[rows], kind="stable")], own_time(events)
@@ -283,7 +269,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tupl
 
 
 def _kernel_of(lane: Lane) -> Ints:
-    """Return for each event the name code of the kernel that the event launched, or ``NONE``."""
+    """Return the name code of the kernel that each event launched."""
     work = np.flatnonzero(lane.rank & lane.events.is_kind("kernel"))
     launch = lane.events.rows_named("launch_id")[work]
     kernel = np.full(len(lane.events), NONE, dtype=np.int64)
@@ -292,7 +278,7 @@ def _kernel_of(lane: Lane) -> Ints:
 
 
 def _first_of_kernels(lane: Lane, rows: Ints, kernel: Ints) -> Ints:
-    """Return the ``rows`` (ordered by start) that are the first launch of their kernel."""
+    """Return the first launch of each kernel."""
     linked: Ints = rows[kernel[rows] != NONE]
     if len(linked):
         linked = linked[Groups(lane.turn[linked], kernel[linked]).first]
@@ -300,10 +286,7 @@ def _first_of_kernels(lane: Lane, rows: Ints, kernel: Ints) -> Ints:
 
 
 def _before_first_launches(lane: Lane) -> Flags:
-    """Return a mask of calls that prepare the first launch of a kernel.
-
-    Such a call comes before the launch on the same thread, without another kernel launch between.
-    """
+    """Mark calls that prepare the first launch of a kernel."""
     events, thread, kernel = lane.events, thread_ids(lane.events), _kernel_of(lane)
     rows = np.flatnonzero(lane.rank & events.is_kind("runtime"))
     first = np.zeros(len(events), dtype=np.bool_)
@@ -313,6 +296,7 @@ def _before_first_launches(lane: Lane) -> Flags:
     launches = np.flatnonzero(kernel[rows] != NONE)
     prepares = np.zeros(len(events), dtype=np.bool_)
     if len(launches):
+        # they come before the launch on its thread, without another launch between
         place = np.searchsorted(launches, np.arange(len(rows)))
         after = rows[launches[np.minimum(place, len(launches) - 1)]]
         same = (place < len(launches)) & (thread[after] == thread[rows]) & (kernel[rows] == NONE)
@@ -320,8 +304,7 @@ def _before_first_launches(lane: Lane) -> Flags:
     return prepares
 
 
-#: Framework -> pattern of the names of ops, ranges or Python functions that only it uses.
-#: ``_KERNELS`` has patterns of kernel names.
+#: Names of ops, ranges or Python functions that only one framework uses.
 _OPS = {
     "torch": re.compile(r"^(?:aten|c10d|autograd|torch)::|^Torch-Compiled|^ProfilerStep|^torch/"),
     "jax": re.compile(r"^PjitFunction|^jit_\w+[:(]|^trace_to_jaxpr|^jit\("),
@@ -343,7 +326,7 @@ _KERNELS = {
 
 
 def framework(events: EventTable) -> str | None:
-    """Return the framework that most names of ops, ranges and frames (or kernels) belong to."""
+    """Guess the framework from the names of ops, ranges and frames, else from kernels."""
     for patterns, kinds in ((_OPS, ("op", "step", "range", "python")), (_KERNELS, ("kernel",))):
         codes, texts = events.texts("name")
         counts = np.bincount(codes[events.is_kind(*kinds)], minlength=len(texts) + 1)

@@ -1,10 +1,8 @@
 """The purpose of a time interval: preparing the input, compiling, or reading values in a loop.
 
-Input is prepared in the range ``input`` of lstmprof's own captures, while PyTorch's DataLoader
-returns a batch, in the ops with which TensorFlow takes the next element of a dataset, and in ranges
-and functions whose names say so. Everything inside a compiler's event is compiling: Python, ops, an
-autotuner's kernels. The capture of a stream into a graph is compiling, too. A loop of the host
-reads values one by one if only ops that pick values out of a tensor run between two reads.
+Everything inside a compiler's event is compiling: Python, ops, an autotuner's kernels. So is the
+capture of a stream into a graph. A loop reads values one by one if only ops that pick values out of
+a tensor run between two reads.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _FUNCTIONS = (
     r"|lower_jaxpr_to_\w+|backend_compile(_\w+)?|compile_or_get_cached|_compile_and_write_cache"
     r"|_compile_for_args|compile_using_nvrtc|_?compile_(module_)?with_cache\w*"
 )
-#: A function of Python: ``torch/_compile.py(41): inner`` by Kineto, ``$api.py:3165 jit`` by JAX.
+#: A Python function: ``torch/_compile.py(41): inner`` by Kineto, ``$api.py:3165 jit`` by JAX.
 _FRAME = re.compile(r"\$?.*\.py(?:\(\d+\): |:\d+ )\S+")
 _FRAMES = re.compile(
     rf".* (?:{_FUNCTIONS})"
@@ -51,12 +49,10 @@ _OTHERS = re.compile(
 
 
 def compiles(name: str) -> bool:
-    """Return whether an event of this name is a compiler's: it traces, lowers, makes or tries code.
+    """Return whether the name of an event is a compiler's.
 
-    Such events count even if every step has them, because a lookup in the compiler's cache would
-    take almost no time. The name of a Python function decides, not its file: ``run`` of
-    ``compile_fx.py`` and ``inner`` of ``_compile.py`` also run compiled code. Only known names of
-    compilers count, because a user's function or range ``step_compile`` may do anything.
+    Only known names count, because a user's function ``step_compile`` may do anything. The function
+    decides, not the file: ``run`` of ``compile_fx.py`` also runs compiled code.
     """
     match = _FRAMES.fullmatch(name) if _FRAME.fullmatch(name) else _OTHERS.search(name)
     return match is not None
@@ -64,11 +60,7 @@ def compiles(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Attributed:
-    """The intervals of a lane (device or host); ``row`` has the event that explains an interval.
-
-    ``idle`` is a mask of the intervals in which the device idles. ``transfers`` is a mask of the
-    intervals in which the device copies.
-    """
+    """The time intervals of a device or host; ``row`` is the event that explains an interval."""
 
     intervals: Intervals
     row: Ints
@@ -77,29 +69,30 @@ class Attributed:
     transfers: Flags
 
     def unrecorded(self) -> Flags:
-        """Return a mask of intervals in which the device idled and no host event was recorded."""
+        """Mark idle intervals of a device without a recorded host event."""
         return np.asarray((self.row == NONE) & self.idle & (self.device is not None), np.bool_)
 
     def inside(self, times: Covered) -> Flags:
-        """Return a mask of the intervals inside ``times``; none may cross a border of ``times``."""
+        """Mark the intervals inside ``times``."""
+        # the intervals were cut at all borders of these times
         return times.within(self.intervals.start_ns, self.intervals.end_ns) > 0
 
 
 class _StepThreads:
-    """The threads that run the steps ``windows``."""
+    """The threads that run the steps."""
 
     def __init__(self, events: EventTable, windows: list[Window]) -> None:
         self._thread = thread_ids(events)
         self._threads = np.array([NONE if w.thread is None else w.thread for w in windows])
 
     def run(self, attributed: Attributed) -> Flags:
-        """Return a mask of intervals that have no event, or an event on the step's thread."""
+        """Mark intervals whose event, if any, ran on the step's thread."""
         own = _at(self._thread, attributed.row) == self._threads[attributed.intervals.window]
         return np.asarray((attributed.row == NONE) | own, dtype=np.bool_)
 
 
 class Preparing:
-    """The events that prepared the input, and the times in which these events ran."""
+    """When, and in which events, the input was prepared."""
 
     def __init__(self, events: EventTable, windows: list[Window], rank: int | None) -> None:
         preparing = prepares(events)
@@ -117,20 +110,16 @@ class Preparing:
 
     @property
     def borders_ns(self) -> Ints:
-        """Return the times at which a preparation begins or ends, unsorted."""
+        """Return when a preparation begins or ends."""
         times = (self._in_line, self._next, self._launching)
         return np.concatenate([border for some in times for border in some.bounds])
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Return a mask of the intervals that count as preparing the input.
+        """Mark the intervals that count as preparing the input.
 
-        On a host: intervals in which the thread of the step prepares the input; also intervals
-        without a computing op in which TensorFlow's op ``NEXT_OP`` runs on any thread.
-
-        On a device: idle intervals and copies while the thread of the step prepares the input; also
-        idle intervals for which a preparing event is responsible, and copies that it launched; also
-        idle intervals without a host event while a launching thread prepares the input, or while
-        ``NEXT_OP`` runs on any thread.
+        A host prepares the input on the step's thread, or waits while TensorFlow's ``NEXT_OP`` runs
+        on any thread. On a device, idle time and copies count, if the host prepares the input
+        meanwhile or launched them for it.
         """
         inside = attributed.inside(self._in_line)
         if attributed.device is None:
@@ -143,10 +132,10 @@ class Preparing:
 
 
 class Compiling:
-    """When and in which events a compiler ran, or a stream was captured into a graph, by thread.
+    """When a compiler ran, or a stream was captured into a graph, by thread.
 
-    An event counts while a compiler's event runs on the same thread, even if it is not a child of
-    the compiler's event: a Python generator may begin inside the compiler's event and end after it.
+    Children of the compiler's event are not enough: a Python generator may begin inside the
+    compiler's event and end after it.
     """
 
     def __init__(self, events: EventTable, rank: int | None) -> None:
@@ -160,7 +149,7 @@ class Compiling:
         mine = np.isin(rows, events.rows_of_rank(rank))
         rows, ends_ns = rows[mine], ends_ns[mine]
         self._times = Covered(events.start_ns[rows], ends_ns)
-        self._of_thread: dict[int, Segments] = {}  # thread → latest event at each time
+        self._of_thread: dict[int, Segments] = {}  # the latest event of each thread at each time
         for number in np.unique(self._thread[rows]).tolist():
             here = self._thread[rows] == number
             start_ns, end_ns = events.start_ns[rows[here]], ends_ns[here]
@@ -170,17 +159,12 @@ class Compiling:
 
     @property
     def borders_ns(self) -> Ints:
-        """Return the times at which a compilation or capture begins or ends, unsorted."""
+        """Return when a compilation or capture begins or ends."""
         own = [(s.start_ns, s.end_ns) for s in self._of_thread.values()]
         return np.concatenate([side for sides in [self._times.bounds, *own] for side in sides])
 
     def holds(self, attributed: Attributed) -> tuple[Flags, Ints]:
-        """Return for each interval (whether it is compiling, the event to which it is attributed).
-
-        Waits of a device are attributed to the compiler's event, work of a device to the work
-        itself. If a device idles while no host event was recorded, it waits for a compiler on any
-        thread.
-        """
+        """Mark the intervals that are compiling, and return the event to blame for each."""
         around = np.full(len(attributed.row), NONE, dtype=np.int64)
         places = np.flatnonzero(attributed.row != NONE)
         if self._of_thread and len(places):
@@ -196,30 +180,29 @@ class Compiling:
                 inside = (last >= 0) & (at_ns[here] < times.end_ns[last])
                 around[places[here]] = np.where(inside, times.owner[last], NONE)
         beneath = around != NONE
+        # an idle device without a recorded host event waits for a compiler on any thread
         other = attributed.unrecorded() & attributed.inside(self._times)
         own_work = (attributed.device is not None) & ~attributed.idle
         return beneath | other, np.where(beneath & ~own_work, around, attributed.row)
 
 
-#: Ops that pick a value out of a tensor before the host reads it: views, reductions, and
-#: comparisons of a few elements.
+#: Ops that pick a value out of a tensor before the host reads it.
 _VIEWS = re.compile(r"^aten::(?:select|slice|narrow|view|squeeze|unsqueeze|detach|alias|unbind|t)$")
 _REDUCES = re.compile(
     r"^aten::(?:argmax|argmin|max|min|sum|mean|any|all|eq|ne|lt|le|gt|ge|logical_not|index)$"
 )
-#: A loop computes, and does not only read, if its reductions take longer than this (median, ns).
-#: argmax over 12 classes takes 5 µs (torch.profiler of torch 2.13 on an EPYC).
+#: If its reductions take longer (median, ns), a loop computes and does not only read. argmax over
+#: 12 classes takes 5 µs (torch.profiler of torch 2.13 on an EPYC).
 _REDUCED_NS = 20_000
-#: A loop does more than read values if the Python between two ops takes longer than ``_BETWEEN_NS``
-#: (median, ns). A single gap above ``_PAUSE_NS`` ends the loop, because the operating system
-#: usually takes the CPU away for a shorter time.
+#: If the Python between its ops takes longer (median, ns), a loop does more than read. A gap above
+#: ``_PAUSE_NS`` ends the loop; the operating system usually takes the CPU away for less.
 _BETWEEN_NS, _PAUSE_NS = 100_000, 20_000_000
-#: Reads of values form a loop if at least this many reads are consecutive.
+#: Number of consecutive reads that form a loop.
 _LEAST_READ = 8
 
 
 class Reading:
-    """The times in which a loop of the host read values one by one."""
+    """When a loop of the host read values one by one."""
 
     def __init__(self, events: EventTable, windows: list[Window]) -> None:
         self._steps = _StepThreads(events, windows)
@@ -230,22 +213,18 @@ class Reading:
 
     @property
     def borders_ns(self) -> Ints:
-        """Return the times at which a loop begins or ends, unsorted."""
+        """Return when a loop begins or ends."""
         return np.concatenate(self._times.bounds)
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Return a mask of the intervals in reading loops; for a device, the mask is empty."""
+        """Mark the intervals in reading loops of a host."""
         if attributed.device is not None:
             return np.zeros(len(attributed.row), dtype=np.bool_)
         return attributed.inside(self._times) & self._steps.run(attributed)
 
 
 def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
-    """Return (starts, ends) of the reading loops on a thread, from their first to their last read.
-
-    If the loop's tensor is split before the first read (``aten::unbind``), the loop starts at this
-    op, unless the Python after the op takes longer than the op itself.
-    """
+    """Return the starts and ends of the reading loops on a thread."""
     rows = _outermost_ops(events, on_thread)
     asks = events.is_one_of("name", *VALUE_READS)[rows]
     reduces = events.where_name(_REDUCES.search)[rows]
@@ -264,6 +243,7 @@ def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
         short = not len(reduced_ns) or np.median(reduced_ns) <= _REDUCED_NS
         if short and np.median(between_ns[inside][1:]) <= _BETWEEN_NS:
             before = slice(np.searchsorted(breaks, breaks[reads[0]]), reads[0])
+            # a loop begins with the op that splits its tensor
             taken_apart = unbinds[before] & (between_ns[1:][before] <= (end - start)[before])
             first = before.start + np.argmax(taken_apart) if taken_apart.any() else reads[0]
             loops.append((start[first], end[reads[-1]]))
@@ -272,7 +252,7 @@ def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
 
 
 def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
-    """Return the rows of ops on this thread that are inside no other op, ordered by start."""
+    """Return the ops on a thread that are inside no other op, ordered by start."""
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
     nearest = inherited(parent, np.where(is_op, np.arange(len(is_op)), NONE))
@@ -282,10 +262,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def enclosing(events: EventTable, chosen: Flags) -> Ints:
-    """Return for each event the ``chosen`` event that contains it, or that contains its launch.
-
-    A chosen event contains itself. The value is ``NONE`` if there is no such event.
-    """
+    """Return the chosen event that contains each event or its launch."""
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
         return own
@@ -295,12 +272,12 @@ def enclosing(events: EventTable, chosen: Flags) -> Ints:
 
 
 def _at(values: Ints, row: Ints) -> Ints:
-    """Return ``values[row]``; if ``values`` is empty, return ``NONE`` for each row."""
+    """Return ``values[row]``, also for an empty table."""
     return values[row] if len(values) else np.full(len(row), NONE, dtype=np.int64)
 
 
 def _times_of(events: EventTable, rows: Flags, window: Window) -> tuple[Ints, Ints]:
-    """Return (starts, ends) of the events ``rows`` (a mask), cut at the borders of ``window``."""
+    """Return the starts and ends of events, cut at the borders of a step."""
     start = np.maximum(events.start_ns[rows], window.start_ns)
     end = np.minimum(events.end_ns[rows], window.end_ns)
     return start[end > start], end[end > start]

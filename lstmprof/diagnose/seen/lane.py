@@ -1,7 +1,4 @@
-"""The events of one lane (a device of a rank, or its host) in its steps, and each event's time.
-
-All facts are computed from a ``Lane``.
-"""
+"""The events of one device of a rank, or of its host, in the profiled steps."""
 
 from __future__ import annotations
 
@@ -23,10 +20,10 @@ from lstmprof.events.threads import ops_called, thread_ids
 
 @dataclass(frozen=True)
 class Fact:
-    """Events of one name: their number (``count``) and their time in ns, both per step.
+    """Events of one name, with their number and time per step.
 
-    ``within`` is the name of the event around them, or None. ``median_ns`` is the median duration
-    of the other events of this name, or None.
+    ``within`` is the name of the event around them. ``median_ns`` is the usual duration of other
+    events of this name.
     """
 
     name: str
@@ -37,10 +34,11 @@ class Fact:
 
 
 def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
-    """Return a mask of a rank's events in its steps; without step markers, of all its events."""
+    """Mark the events of a rank that are in its steps."""
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[events.rows_of_rank(windows[0].rank)] = True
     steps = [window.step for window in windows if window.step is not None]
+    # without step markers, all events count
     return inside & np.isin(events.ints("step", UNKNOWN), steps) if steps else inside
 
 
@@ -58,12 +56,11 @@ def called_after(events: EventTable, intervals: Intervals, device: int | None) -
 
 
 class Lane:
-    """The events of a lane's rank in its step windows, and the lane's time in each event.
+    """The events of a rank in its steps, and the time of one device, or of the host, in each event.
 
-    Masks and times have one element per row of ``events``. ``rank``: events of the rank. ``here``:
-    events of the rank that are in the windows and not on another device. ``activity``: device
-    activities in ``here``. ``spent_ns``: the lane's time in the event. ``busy``: the part of
-    ``spent_ns`` in which the lane was busy.
+    Masks and times have one element per event: ``here`` are the events in the steps and not on
+    another device, ``activity`` the device work among them. ``spent_ns`` is the time of the device
+    or host in each event, ``busy`` the part of it that is not idle.
     """
 
     def __init__(
@@ -78,8 +75,8 @@ class Lane:
         own = events.rows_of_rank(windows[0].rank)
         self.rank = np.zeros(len(events), dtype=np.bool_)
         self.rank[own] = True
-        #: The number of each event's process if the rank's processes ran one after the other, else
-        #: 0. Each process has its own first calls.
+        #: The number of each event's process if processes ran one after the other: each process has
+        #: its own first calls.
         self.turn = np.zeros(len(events), dtype=np.int64)
         for number, rows in enumerate(successive_processes(events, own)):
             self.turn[rows] = number
@@ -96,10 +93,7 @@ class Lane:
         self.parent = events.rows_named("parent_id")
 
     def least_of_each(self, values: Ints, rows: Ints) -> Ints:
-        """Return the least of ``values`` at ``rows`` for each process.
-
-        The result is the largest int64 for a process without such a row.
-        """
+        """Return the least value for each process."""
         least = np.full(int(self.turn.max(initial=0)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(least, self.turn[rows], values[rows])
         return least
@@ -112,12 +106,12 @@ class Lane:
         return spent_ns
 
     def idle_ns(self, part: str) -> Ints:
-        """Return for each event its idle ns that count as this ``part`` of the breakdown."""
+        """Return the idle time of each event that counts as this part of the breakdown."""
         places = [i for i, label in enumerate(self.intervals.labels) if label == ("idle", part)]
         return self._sum_ns(np.isin(self.intervals.label, places))
 
     def idle_within(self, parts: Sequence[str], start_ns: Ints, end_ns: Ints) -> Ints:
-        """Return for each interval [start, end) its idle ns that count as one of ``parts``."""
+        """Return the idle time in each interval that is in these parts of the breakdown."""
         of = self.intervals
         named = [state == "idle" and p.removeprefix(TAIL) in parts for state, p in of.labels]
         some = np.flatnonzero(np.array(named, dtype=np.bool_)[of.label])
@@ -137,22 +131,21 @@ class Lane:
 
     @property
     def copies(self) -> Flags:
-        """Return a mask of events that copy elements: ops on a host, else activities."""
+        """Mark events that copy elements: ops on a host, device work on a device."""
         layout = self.events.is_one_of("category", "layout") & self.here
         kinds = ("op",) if self.device is None else ACTIVITY_KINDS
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
 
     def events_named(self, fits: Callable[[str], object], *kinds: str) -> Flags:
-        """Return a mask of events of these ``kinds`` (default: op) with a name that ``fits``."""
+        """Mark events of these kinds (default: ops) whose name fits."""
         named = self.events.is_kind(*kinds or ("op",)) & self.events.where_name(fits)
         return np.asarray(self.here & named, np.bool_)
 
     def calls(self, pattern: re.Pattern[str] = re.compile("")) -> Flags:
-        """Return a mask of the lane's runtime calls whose name matches ``pattern``."""
         return self.events_named(pattern.search, "runtime")
 
     def around(self, rows: Ints) -> Ints:
-        """Return the op around each of ``rows``, or the op that issued it; ``NONE`` if unknown."""
+        """Return the op around each event, or the op that launched it."""
         is_op = self.events.is_kind("op")
         nearest = inherited(self.parent, np.where(is_op, np.arange(len(is_op)), NONE))
         issuer = self.events.rows_named("op_id")[rows]
@@ -161,10 +154,7 @@ class Lane:
         return np.where(issuer != NONE, issuer, by_parent)
 
     def inside(self, roots: Flags) -> Ints:
-        """Return for each event its nearest root: itself, or an event that encloses or issued it.
-
-        ``roots`` is a mask of events. The value is ``NONE`` for an event without a root.
-        """
+        """Return the nearest of the ``roots`` that encloses or launched each event."""
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():
             return own
@@ -174,16 +164,16 @@ class Lane:
         return np.where(around != NONE, around, by_issuer)
 
     def spent_in(self, roots: Flags, *, backward: bool = False) -> tuple[Fact, ...]:
-        """Return the events ``roots``, with the lane's time in them and in work that they issued.
+        """Return the time in these events and in the work that they launched, by name.
 
-        Return one fact per name; a root inside another root does not count separately. ``backward``
-        adds the time of the linked ops that compute the gradients. The short Python time in which a
-        root or a linked op is called counts, too.
+        ``backward`` adds the time of the ops that compute their gradients. The
+        short Python time in which a root or such an op is called counts, too.
         """
         if not roots.any():
             return ()
         inside = self.inside(roots)
         within = np.where(self.parent != NONE, inside[self.parent], NONE)
+        # an event inside another one does not count twice
         outer = roots & (within == NONE)
         root = self.inside(outer)
         if backward:
@@ -206,10 +196,7 @@ class Lane:
         return None if row == NONE else self.texts[self.names[row]]
 
     def by_name(self, rows: Ints, spent_ns: Ints, within: Ints | None = None) -> tuple[Fact, ...]:
-        """Return one fact per pair (name of a row, name of the event ``within``), longest first.
-
-        ``within`` has one element per row of ``rows``, ``spent_ns`` one per event of the table.
-        """
+        """Sum up the time of events by name, the longest first."""
         if not len(rows):
             return ()
         within = np.full(len(rows), NONE, dtype=np.int64) if within is None else within
@@ -229,10 +216,10 @@ class Lane:
 
 
 def median(values: Ints) -> int:
-    """Return the median: the lower of the two middle values if their number is even."""
+    """Return the median, or the lower of the two middle values."""
     return int(np.sort(values)[(len(values) - 1) // 2])
 
 
 def upper_median(values: Ints) -> int:
-    """Return the median: the upper of the two middle values if their number is even."""
+    """Return the median, or the upper of the two middle values."""
     return int(np.sort(values)[len(values) // 2])

@@ -37,8 +37,7 @@ _LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
 _WHOLE = re.compile(r"aten::(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)$")
 #: Library ops that read all weights from one piece of memory, and the op that copies them there.
 _READS_WEIGHTS = re.compile(r"aten::(?:_cudnn_rnn|miopen_rnn|_cudnn_rnn_flatten_weight)$")
-#: Ops of recurrent layers and of their gradients. Such an op needs its sequences in one memory
-#: layout.
+#: Ops of recurrent layers and gradients, which need their sequences in one memory layout.
 _READS_SEQUENCES = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)(?:_backward)?)$"
 )
@@ -46,17 +45,13 @@ _READS_SEQUENCES = re.compile(
 _RELAYS = ("aten::contiguous", "aten::reshape")
 _FLATTENING = re.compile(r"nn/modules/rnn\.py\(\d+\): flatten_parameters$")
 _MATMUL = re.compile(r"aten::(?:addmm|mm|linear)$")
-#: Equal calls form a loop, for example over the sequences of a batch, if a step makes at least this
-#: many of them.
+#: This many equal calls per step form a loop, for example over the sequences of a batch.
 _LOOPED = 8
 
 
 @dataclass(frozen=True)
 class Unrolled:
-    """The cell calls (one per time step) that one call of compiled code runs in sequence.
-
-    ``cell`` is ``lstm`` or ``gru``; ``cells`` is the largest number of cells in one call.
-    """
+    """Cells (one per time step) that one call of compiled code runs in sequence."""
 
     cell: str
     cells: int
@@ -64,13 +59,10 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Return the cells in that call of compiled code which has most matmuls of the state h.
+    """Return the cells that the largest unrolled loop in compiled code runs.
 
-    Return None if no call has ``_LOOPED`` such matmuls.
-
-    The MLP of a transformer has matmuls of the same shape (the output is four times as wide as the
-    input), but narrower matmuls follow each of them. Between the time steps of a cell, every matmul
-    computes gates, so no matmul has another width.
+    The MLP of a transformer has matmuls of the same shape as a cell's gates, but narrower matmuls
+    follow each of them. Between the time steps of a cell, no matmul has another width.
     """
     events = lane.events
     products = lane.events_named(_MATMUL.match)
@@ -98,7 +90,7 @@ def unrolled(lane: Lane) -> Unrolled | None:
 
 
 def read_in_compiled(lane: Lane) -> int:
-    """Return the largest number of values that the host reads in one call of compiled code."""
+    """Return how many values the host reads in one call of compiled code, at most."""
     reads = lane.here & lane.events.is_one_of("name", "aten::_local_scalar_dense")
     region = compiled_regions(lane.events)[reads]
     region = region[region != NONE]
@@ -106,23 +98,20 @@ def read_in_compiled(lane: Lane) -> int:
 
 
 def _widths(shapes: str) -> tuple[int, int] | None:
-    """Return the widths of a matmul's first input and of its output; None without two matrices."""
+    """Return the widths of a matmul's first input and of its output."""
     matrices = [s for s in recorded_inputs(shapes) if isinstance(s, list) and len(s) == 2]
     fits = ((width, outer) for (_, width), (inner, outer) in pairwise(matrices) if inner == width)
     return next(fits, None)
 
 
 def _cell_of(hidden: int, output: int) -> str | None:
-    """Return the cell (``lstm``, ``gru``) whose gates for ``hidden`` units are ``output`` wide."""
+    """Return the cell whose gates are ``output`` wide: ``lstm`` or ``gru``."""
     cells = {gates: cell for cell, gates in GATES.items() if gates > 1}
     return cells.get(output // hidden) if hidden and output % hidden == 0 else None
 
 
 def packed(lane: Lane) -> tuple[Fact, ...]:
-    """Return layers over packed sequences that run one time step at a time, with their time.
-
-    The time includes the backward pass.
-    """
+    """Return layers over packed sequences that run one time step at a time."""
     return lane.spent_in(_step_by_step(lane), backward=True)
 
 
@@ -131,7 +120,7 @@ def _step_by_step(lane: Lane) -> Flags:
     if not every.any():
         return every
     has_dtypes = every & lane.events.where("dtypes", lambda text: len(recorded_inputs(text)) > 1)
-    # The second input of a layer over packed sequences is their batch sizes.
+    # the second input of a layer over packed sequences is their batch sizes
     over_packed = has_dtypes & lane.events.where(
         "dtypes", lambda text: [str(dtype) for dtype in recorded_inputs(text)][1:2] == ["long int"]
     )
@@ -144,7 +133,7 @@ def _step_by_step(lane: Lane) -> Flags:
 
 
 def one_by_one(lane: Lane) -> tuple[Fact, ...]:
-    """Return layers that are called once per sequence, with forward and backward time."""
+    """Return layers that are called once per sequence."""
     codes, texts = lane.events.texts("shapes")
     rows = np.flatnonzero(lane.events_named(_LAYER.match) & (codes != NONE))
     shape_texts = {code: texts[code] for code in np.unique(codes[rows]).tolist()}
@@ -152,7 +141,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
     rows = rows[np.isin(codes[rows], single)]
     if not len(rows):
         return ()
-    # In a stack of layers, the first layer's weights have other shapes than the other layers'.
+    # in a stack of layers, the first layer's weights have other shapes than the others'
     weights = {code: json.dumps(recorded_inputs(shape_texts[code])[2:3]) for code in single}
     kinds = sorted(set(weights.values()))
     kind_codes = np.array([kinds.index(weights[code]) for code in codes[rows].tolist()])
@@ -163,7 +152,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
 
 
 def weights(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies inside cuDNN or MIOpen layers, except copies that change the layout."""
+    """Return the copies inside cuDNN or MIOpen layers that do not change the memory layout."""
     roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     for_layout = lane.inside(lane.events.is_one_of("name", *_RELAYS) & (roots != NONE)) != NONE
     rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)
@@ -171,7 +160,7 @@ def weights(lane: Lane) -> tuple[Fact, ...]:
 
 
 def recast(lane: Lane) -> tuple[Fact, ...]:
-    """Return the casts inside cuDNN or MIOpen layers, which autocast makes of the weights."""
+    """Return the casts of weights, which autocast makes inside cuDNN or MIOpen layers."""
     roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     issuer = lane.events.rows_named("op_id")
     by_op = lane.events.is_one_of("category", "cast")[issuer] & (issuer != NONE)
@@ -186,7 +175,7 @@ def _is_cast(kernel: str) -> bool:
 
 
 def relaid(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies with which recurrent layers and their gradients change a memory layout."""
+    """Return the copies with which recurrent layers and gradients change the memory layout."""
     reads = lane.events_named(_READS_SEQUENCES.match) & ~_step_by_step(lane)
     is_relay = lane.events.is_one_of("name", *_RELAYS) & (lane.parent != NONE)
     is_relay &= reads[lane.parent]
@@ -195,14 +184,14 @@ def relaid(lane: Lane) -> tuple[Fact, ...]:
 
 
 def flattens(lane: Lane) -> bool:
-    """Return whether the profile has calls of flatten_parameters, and no call copied weights."""
+    """Return whether flatten_parameters was called without copying weights."""
     frames = lane.events_named(_FLATTENING.search, "python")
     flattened = lane.here & lane.events.is_one_of("name", "aten::_cudnn_rnn_flatten_weight")
     return bool(frames.any() and not flattened.any())
 
 
 def _is_one_sequence(shapes: str) -> bool:
-    """Return whether a layer with these input shapes gets a single sequence (batch size 1)."""
+    """Return whether a layer with these input shapes gets a single sequence."""
     inputs, state = [*recorded_inputs(shapes), None, None][:2]
     while isinstance(state, list) and state and isinstance(state[0], list):
         state = state[0]
@@ -216,16 +205,15 @@ def _is_one_sequence(shapes: str) -> bool:
 _NODES = re.compile(
     r"autograd::engine::evaluate_function: (?:SliceBackward\d*|torch::autograd::CopySlices)$"
 )
-#: The autograd node of the backward pass of ``x[t]``, and the op in it that makes the gradient.
+#: The backward pass of ``x[t]``: its autograd node, and the op in it that makes the gradient.
 _SELECTED = re.compile(
     r"autograd::engine::evaluate_function: SelectBackward|aten::select_backward$"
 )
-#: Ops that pack and unpack sequences slice by slice.
 _PACKING = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 
 
 def indexed(lane: Lane) -> tuple[Fact, ...]:
-    """Return the ops of indexing (``x[t]``) and of its gradients and their sums, with times."""
+    """Return the ops of indexing (``x[t]``) and of its gradients."""
     events = lane.events
     roots = lane.events_named(_SELECTED.match)
     forward = events.rows_named("forward_id")[lane.inside(roots) != NONE]
@@ -234,17 +222,14 @@ def indexed(lane: Lane) -> tuple[Fact, ...]:
 
 
 def selected(lane: Lane) -> int | None:
-    """Return how many times a step indexes tensors of one shape, counted by backward ops.
-
-    If the numbers differ between steps or shapes, return the largest. Return None if no shape was
-    recorded.
-    """
+    """Return how often a step indexes tensors of one shape, counted by backward ops."""
     events = lane.events
     codes = events.texts("shapes")[0]
     rows = np.flatnonzero(
         lane.here & events.is_kind("op") & events.is_one_of("name", "aten::select_backward")
     )
     shaped = rows[codes[rows] != NONE]
+    # the number is unknown, because no shape was recorded
     if len(rows) and not len(shaped):
         return None
     rows = shaped
@@ -253,7 +238,7 @@ def selected(lane: Lane) -> int | None:
 
 
 def sliced(lane: Lane) -> tuple[Fact, ...]:
-    """Return the backward passes of slices in the user's code; () if a step has fewer than 8."""
+    """Return the backward passes of slices in the user's code, if there are many."""
     nodes = lane.events_named(_NODES.match)
     forward = lane.events.rows_named("forward_id")
     own = lane.inside(
@@ -266,16 +251,14 @@ def sliced(lane: Lane) -> tuple[Fact, ...]:
     return () if few else lane.spent_in(nodes)
 
 
-#: Name of an op in a loop of a recurrent layer in TensorFlow; group 1 is the name of the loop.
+#: An op in a loop of a recurrent layer in TensorFlow; group 1 is the loop.
 _LAYERS_LOOP = re.compile(r"(.*(?i:lstm|gru|rnn).*?/while(?:_\d+)?)/")
-#: Ops in such a loop that are no part of a cell.
 _BESIDE_CELLS = re.compile(r":(?:AddN|TensorList\w+)$")
 _RECURRENT_PATH = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
 _FRAMES = re.compile(r"(?:.*/)?keras/src/(?:layers/rnn|backend/\w+/rnn\.py)")
 
 #: Modules and functions of recurrent networks that can also compute all time steps at once, as
-#: PyTorch's profiler names modules, Python functions and ranges. ``lstmprof run`` adds the module's
-#: place in the model: ``nn.Module: mLSTMCell layers.0.cell``.
+#: PyTorch's profiler names them. ``lstmprof run`` adds the module's place in the model.
 _PARALLEL = re.compile(
     r"(?:nn\.Module: |.*\.py\(\d+\): )?_?(?i:(?P<family>[msx]lstm|min_?gru|min_?lstm|mamba"
     r"|selective_scan))\w*(?: [\w.]+)?"
@@ -285,16 +268,14 @@ _PARALLEL_KERNELS = re.compile(
     r"(?i)selective_scan_(?:fwd|bwd|cuda)|chunk_(?:scan|state)|mamba_\w*kernel|mlstm_(?:chunk|par|sig)"
     r"|flashrnn|forward_scan|warpscan"
 )
-#: If a call of a module calls one op at least this often, the module loops over time steps. Chosen
-#: by hand.
+#: A module that calls one op this often loops over time steps. Chosen by hand.
 _LOOPED_OPS = 32
 
 
 def looped_module(lane: Lane) -> tuple[str, int, int] | None:
-    """Return a module that needlessly loops over time steps, or None.
+    """Return the module that needlessly loops over time steps, calls of one op in it, and its ns.
 
-    The result is (name, calls of one op in one call of the module, ns per step of all such modules
-    and of their backward passes).
+    The ns are per step, with the backward pass.
     """
     events = lane.events
     named = lane.events_named(_PARALLEL.fullmatch, "python", "range")
@@ -318,10 +299,7 @@ def looped_module(lane: Lane) -> tuple[str, int, int] | None:
 
 
 def paths(lane: Lane) -> dict[str, float]:
-    """Return scope path -> occurrences per step, for names of ops and kernels that are paths.
-
-    Only paths with a loop or the name of a recurrent layer are returned.
-    """
+    """Count the op and kernel names that are paths with a loop or a recurrent layer."""
     times: dict[str, float] = {}
     for column in ("name", "op_name"):
         codes, texts = lane.events.texts(column)
@@ -334,11 +312,7 @@ def paths(lane: Lane) -> dict[str, float]:
 
 
 def looping_ns(lane: Lane) -> int:
-    """Return the ns per step that loops of TensorFlow's recurrent layers need besides their cells.
-
-    The result is the dispatch from the start of a loop's first op to the end of its last op in a
-    step, and the time of the loop's ops that store time steps in lists or add up gradients.
-    """
+    """Return the time that loops of TensorFlow's recurrent layers need besides their cells."""
     loops = [match and match[1] for match in map(_LAYERS_LOOP.match, lane.texts)]
     kinds = {loop: number for number, loop in enumerate(loops) if loop}
     loop_of = np.array([kinds.get(loop, NONE) for loop in loops], dtype=np.int64)[lane.names]
@@ -351,13 +325,14 @@ def looping_ns(lane: Lane) -> int:
     order = np.argsort(start)
     until = np.maximum.accumulate(end[order])
     since = np.maximum(start[order], np.append(start[order][:1], until[:-1]))
+    # dispatch inside the loops, and ops that store time steps or add up gradients
     dispatch_ns = lane.idle_within(("dispatch",), since, until).sum()
     beside = rows[lane.events.where_name(_BESIDE_CELLS.search)[rows]]
     return int(dispatch_ns + lane.busy[beside].sum()) // lane.steps
 
 
 def keras_frames(lane: Lane) -> bool:
-    """Return whether Python functions of Keras's recurrent layers were recorded."""
+    """Return whether the profile has Python functions of Keras's recurrent layers."""
     return bool(lane.events_named(_FRAMES.match, "python").any())
 
 
@@ -368,7 +343,7 @@ ONE_CELL = re.compile(
 
 
 def peepholes(lane: Lane) -> float:
-    """Return the number per step of elementwise products of a matrix and a vector."""
+    """Count the elementwise products of a matrix and a vector, per step."""
     events = lane.events
     products = events.is_one_of("name", "aten::mul", "aten::addcmul")
     rows = np.flatnonzero(lane.here & products & events.where("shapes", _is_broadcast))
@@ -376,10 +351,7 @@ def peepholes(lane: Lane) -> float:
 
 
 def asked_between(lane: Lane) -> float:
-    """Return the number per step of cells before which the thread reads a value of a tensor.
-
-    A read counts only between two cells, so that the reads of an optimizer do not count.
-    """
+    """Count the cells before which the host reads a value of a tensor, per step."""
     named = lane.events_named(ONE_CELL.search)
     cells = np.flatnonzero(named)
     above = lane.parent[cells]
@@ -392,12 +364,13 @@ def asked_between(lane: Lane) -> float:
     before = np.concatenate([[0], np.cumsum(~is_cell)])[:-1][is_cell]
     cells = rows[is_cell]
     threads, steps = thread_ids(lane.events)[cells], lane.step[cells]
+    # reads before the first cell may be the optimizer's
     same = (threads[1:] == threads[:-1]) & (steps[1:] == steps[:-1])
     return float((same & (np.diff(before) > 0)).sum()) / lane.steps
 
 
 def _is_broadcast(shapes: str) -> bool:
-    """Return whether an op's inputs include a matrix and a vector with the length of its rows."""
+    """Return whether an op multiplies a matrix by a vector elementwise."""
     inputs = [shape for shape in recorded_inputs(shapes) if isinstance(shape, list)]
     try:
         matrices = {shape[-1] for shape in inputs if len(shape) == 2 and shape[0] != 1}

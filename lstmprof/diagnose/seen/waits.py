@@ -1,4 +1,4 @@
-"""The waits of a lane (a device or a host): gaps, blocking calls, queued work, the allocator."""
+"""The waits of a device or host: gaps, blocking calls, queued work, allocations."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, VALUE_READS, state_codes, thread_ids
 
-#: A gap is unusual if it is longer than this many times the median gap.
+#: Longer gaps than this many times the median are unusual.
 UNUSUAL = 10
-#: A setting makes launches block (CUDA_LAUNCH_BLOCKING) if at least ``_LEAST_LAUNCHES`` kernels are
-#: linked to launches, and at least the share ``_NEARLY_ALL`` of these launches block. Chosen by
-#: hand.
+#: If this share of at least ``_LEAST_LAUNCHES`` launches block, a setting makes them block
+#: (CUDA_LAUNCH_BLOCKING). Chosen by hand.
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
 _STREAM_WAIT = re.compile(r"Stream.*Wait|Wait.*Stream")
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
@@ -33,11 +32,10 @@ _COPIES, _VALUE_BYTES = re.compile(r"aten::(?:copy_|_to_copy|to)"), 16
 
 @dataclass(frozen=True)
 class Gaps:
-    """The gaps (idle times) before a device's kernels; a gap is 0 if other work still ran.
+    """The idle time before a device's kernels.
 
-    ``kernels`` is the number of kernels per step, ``kernel_ns`` their median duration, ``gap_ns``
-    the median gap. ``all_ns`` is the sum of all gaps per step, and ``usual_ns`` the sum of gaps
-    that are not longer than ``UNUSUAL`` times the median gap.
+    ``kernels`` is their number per step. ``usual_ns`` is the sum of the gaps that are not unusually
+    long.
     """
 
     kernels: float
@@ -48,10 +46,7 @@ class Gaps:
 
 
 def gaps(lane: Lane) -> Gaps | None:
-    """Return the gaps before a device's kernels; the first activity of a step has no gap.
-
-    Return None for a host, and if there is no gap.
-    """
+    """Measure the idle time before a device's kernels, after the first activity of a step."""
     rows = np.flatnonzero(lane.activity & (lane.events.dur_ns > 0))
     rows = rows[np.lexsort((lane.events.end_ns[rows], lane.events.start_ns[rows]))]
     kernel = lane.events.is_kind("kernel")[rows]
@@ -74,15 +69,12 @@ def gaps(lane: Lane) -> Gaps | None:
 
 
 def blocking_launches(lane: Lane) -> float:
-    """Return the number of launches per step if nearly all wait until their kernel ends, else 0.
-
-    A launch does not count as blocking if its kernel begins before the launch, because then the
-    clocks of host and device differ.
-    """
+    """Count the launches per step, if nearly all wait until their kernel ends."""
     events = lane.events
     kernels = np.flatnonzero(lane.activity & events.is_kind("kernel"))
     launch = events.rows_named("launch_id")[kernels]
     kernels, launch = kernels[launch != NONE], launch[launch != NONE]
+    # a kernel that begins before its launch means that the clocks differ
     in_order = events.start_ns[kernels] >= events.start_ns[launch]
     waited = in_order & (events.end_ns[kernels] <= events.end_ns[launch])
     few = len(kernels) < _LEAST_LAUNCHES or waited.sum() < _NEARLY_ALL * len(kernels)
@@ -90,10 +82,7 @@ def blocking_launches(lane: Lane) -> float:
 
 
 def blocking_calls(lane: Lane) -> tuple[Fact, ...]:
-    """Return the blocking calls during which the lane waits, with the time of these waits.
-
-    ``within`` is the op, range or Python function around the call.
-    """
+    """Return the blocking calls, with the time that the device or host waits in them."""
     sync = state_codes(lane.events) == STATES.index("sync")
     rows = np.flatnonzero(lane.calls() & sync & (lane.spent_ns > 0) & ~stops_profiler(lane))
     around = lane.around(rows)
@@ -101,16 +90,13 @@ def blocking_calls(lane: Lane) -> tuple[Fact, ...]:
 
 
 def read(lane: Lane) -> tuple[Fact, ...]:
-    """Return the ops that read a value and block until the device has it, by name.
-
-    A copy of a single value to the host (``.cpu()``) also counts. The time is the lane's whole time
-    in the op: calls, the copy and the wait.
-    """
+    """Return the ops that read a value and block until the device has it."""
     events, forest = lane.events, Forest(lane.parent)
     sync = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
     blocks = forest.beneath(sync.astype(np.int64)) > 0
     ops = lane.here & events.is_kind("op")
     asks = ops & events.is_one_of("name", *VALUE_READS)
+    # a copy of a single value to the host (``.cpu()``) also counts
     moved = events.ints("bytes", UNKNOWN)
     values = lane.rank & events.is_kind("memcpy") & (moved >= 0) & (moved <= _VALUE_BYTES)
     values &= events.where_name(lambda name: direction(name) == "DtoH")
@@ -122,11 +108,7 @@ def read(lane: Lane) -> tuple[Fact, ...]:
 
 
 def stops_profiler(lane: Lane) -> Flags:
-    """Return a mask that selects only the synchronisation with which PyTorch's profiler stops.
-
-    It is the last runtime call of the rank. It begins after the end of every op and other call. It
-    is not inside a function with which the user synchronises.
-    """
+    """Mark the synchronisation with which PyTorch's profiler stops, after all ops and calls."""
     events = lane.events
     calls = lane.rank & events.is_kind("runtime")
     ops = lane.rank & events.is_kind("op")
@@ -144,7 +126,7 @@ def stops_profiler(lane: Lane) -> Flags:
 
 
 def queued(lane: Lane) -> tuple[Fact, ...]:
-    """Return the activities that a stream wait (``within``) delayed, with their queued time."""
+    """Return the device work that a wait of its stream delayed, and that wait."""
     spent_ns = lane.idle_ns(QUEUED)
     rows = np.flatnonzero(spent_ns)
     launch = lane.events.rows_named("launch_id")[rows]
@@ -159,7 +141,7 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
 
 
 def run_dry(lane: Lane) -> tuple[Fact, ...]:
-    """Return the blocking calls during which launched work waited although the device was idle."""
+    """Return blocking calls during which an idle device did not begin its queued work."""
     of = lane.intervals.by_time()
     labels = np.array([label == ("idle", QUEUED) for label in of.labels], dtype=np.bool_)
     idle = np.array([state == "idle" for state, _ in of.labels], dtype=np.bool_)
@@ -176,14 +158,10 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
-    """Return for each of ``launch`` the call before it that enqueued a wait, or ``NONE``.
-
-    No other launch on the same thread is between this call and the launch. A wait for an event does
-    not count if no call records an event before it: the work that it waits for was launched before
-    the profile began.
-    """
+    """Return the call that enqueued a wait just before each launch, on its thread."""
     events = lane.events
     records = lane.rank & events.where_name(lambda name: "EventRecord" in name)
+    # a wait without an earlier record waits for work from before the profile
     first_ns = events.start_ns[records].min(initial=np.iinfo(np.int64).max)
     waits = events.where_name(_EVENT_WAIT.search) & (events.start_ns > first_ns)
     waits |= events.where_name(_HOST_FUNCTION.search)
@@ -201,11 +179,7 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
 
 
 def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
-    """Return for each activity in ``rows`` the wait of its stream that delayed the activity.
-
-    The wait ended after ``since_ns``, from which on the activity was queued. The value is ``NONE``
-    if there is no such wait.
-    """
+    """Return the wait of its stream that delayed each activity, queued since ``since_ns``."""
     events = lane.events
     waits = np.flatnonzero(
         lane.rank & events.is_kind("device_sync") & events.where_name(_STREAM_WAIT.search)
@@ -223,17 +197,14 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
 
 
 def later_allocs(lane: Lane) -> tuple[Fact, ...]:
-    """Return the calls that allocate or free memory after the first step of their process.
-
-    Without step markers, calls count after half of the device activities have begun, and before the
-    last one has ended: a program that frees its memory at its end does so once.
-    """
+    """Return the calls that allocate or free memory after the first step of their process."""
     events = lane.events
     rows = np.flatnonzero(lane.calls() & (state_codes(events) == STATES.index("alloc")))
     if lane.marked:
         first = lane.least_of_each(lane.step, np.flatnonzero(lane.here & (lane.step >= 0)))
         rows = rows[lane.step[rows] > first[lane.turn[rows]]]
     else:
+        # without step markers, ignore the beginning, and freeing at the end of the program
         begun = np.sort(events.start_ns[lane.activity])
         middle = begun[len(begun) // 2] if len(begun) else np.iinfo(np.int64).max
         last = events.end_ns[lane.activity].max(initial=0)
@@ -242,14 +213,14 @@ def later_allocs(lane: Lane) -> tuple[Fact, ...]:
 
 
 def graph(lane: Lane) -> bool:
-    """Return whether CUDA graphs ran: graph launches, or activities that name their graph node."""
+    """Return whether CUDA graphs ran."""
     replayed = lane.events.column("graph_node_id").is_valid().to_numpy() & lane.activity
     launched = lane.calls() & lane.events.where_name(lambda name: "GraphLaunch" in name)
     return bool(replayed.any() or launched.any())
 
 
 def captured(lane: Lane) -> float:
-    """Return the number of launches per step that ran no kernel, because a graph captured them."""
+    """Count the launches per step that ran no kernel, because a graph captured them."""
     events, thread = lane.events, thread_ids(lane.events)
     calls = launch_calls(events)
     launched = events.rows_named("launch_id")
@@ -265,16 +236,13 @@ def captured(lane: Lane) -> float:
 
 
 def captures(events: EventTable) -> tuple[Ints, Ints]:
-    """Return arrays (rows of the calls that begin a graph capture, ends of the captures in ns).
-
-    A capture ends when the next EndCapture call of the same thread returns. Without such a call,
-    the capture ends with the last event of the profile.
-    """
+    """Return the calls that begin graph captures, and the ends of the captures."""
     calls, thread = events.is_kind("runtime"), thread_ids(events)
     begins, ends = (
         np.flatnonzero(calls & events.where_name(pattern.search))
         for pattern in (_BEGIN_CAPTURE, _END_CAPTURE)
     )
+    # a capture without an end lasts until the end of the profile
     until_ns = np.full(len(begins), events.end_ns.max(initial=0), dtype=np.int64)
     for place, begin in enumerate(begins.tolist()):
         after = ends[thread[ends] == thread[begin]]

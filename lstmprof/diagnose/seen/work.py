@@ -1,14 +1,9 @@
 """Copies, fills, changing shapes, embedding tables, small kernels and slow matmuls.
 
-Small kernels: a thread block runs on one multiprocessor, so a kernel with fewer blocks leaves the
-other multiprocessors idle. Persistent kernels of recurrent layers do not count, because their
-number of blocks depends on the device, not on the work.
-
-Denormals: if values shrink from time step to time step, they become denormal and then zero. A CPU
-computes with denormal numbers many times slower than with other numbers, including zero. So matmuls
-of one shape are slow in the same part of every step. Other processes, clocks and caches do not slow
-one part of every step so much. If a library computes a whole layer in one op, only the backward
-pass is visibly slow.
+Small kernels have fewer thread blocks than the GPU has multiprocessors, so some of these idle.
+Denormals: a CPU computes many times slower with numbers close to zero. If values shrink from time
+step to time step, matmuls of one shape are slow in the same part of every step, which other
+processes, clocks and caches do not cause.
 """
 
 from __future__ import annotations
@@ -32,12 +27,12 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
 
 _EMPTY_OP = re.compile(r"aten::(?:new_)?empty(?:_like|_strided)?$")
-#: Ops of torch that copy by calling each other.
+#: PyTorch's ops that copy by calling each other.
 _ARRANGING = ("aten::copy_", "aten::clone", "aten::contiguous", "aten::reshape", "aten::flatten")
 _WORK = ("rnn", "gemm", "conv", "attention", "embedding")
 _LOOK_UP, _TABLE_GRADIENT = "aten::embedding", "aten::embedding_dense_backward"
-#: An op over a list of tensors counts as an op over the embedding table if the table has at least
-#: this share of the elements of all tensors in the list.
+#: An op over a list of tensors is an op over the embedding table if the table has this share of all
+#: elements.
 _MOST_OF_LIST = 0.9
 
 
@@ -45,7 +40,7 @@ _MOST_OF_LIST = 0.9
 class DenseTable:
     """An embedding table whose gradient is as large as the table.
 
-    A step looks up ``looked_up`` of its ``rows``, and spends ``ns`` in ops over the whole table.
+    ``ns`` is the time per step of ops over the whole table.
     """
 
     rows: int
@@ -54,7 +49,7 @@ class DenseTable:
 
 
 def moved(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies; ``within`` is the outermost op that does nothing but its copy."""
+    """Return the copies, with the outermost op that does nothing else."""
     rows = np.flatnonzero(lane.copies)
     within = lane.around(rows)
     arranges = lane.events.is_one_of("name", *_ARRANGING)
@@ -65,7 +60,7 @@ def moved(lane: Lane) -> tuple[Fact, ...]:
 
 
 def filled(lane: Lane) -> tuple[Fact, ...]:
-    """Return the ops that fill new memory (``torch.zeros``), with their time."""
+    """Return the ops that fill new memory (``torch.zeros``)."""
     rows = np.flatnonzero(lane.events.is_one_of("name", "aten::fill_") & lane.here)
     within = lane.around(rows)
     allocates = lane.events.is_kind("op") & lane.events.where_name(_EMPTY_OP.match)
@@ -75,10 +70,7 @@ def filled(lane: Lane) -> tuple[Fact, ...]:
 
 
 def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
-    """Return the first matmul or layer whose shapes differ from step to step, and these shapes.
-
-    All steps call this op equally often. Return None if there is no such op.
-    """
+    """Return the first matmul or layer whose shapes differ from step to step, and these shapes."""
     if not lane.marked:
         return None
     events = lane.events
@@ -98,10 +90,7 @@ def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
 
 
 def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
-    """Return the embedding tables with dense gradients, the slowest first.
-
-    A table that a matmul reads, too, is left out, because its gradient is always dense.
-    """
+    """Return the embedding tables with dense gradients, the slowest first."""
     events, ops = lane.events, lane.here & lane.events.is_kind("op")
     if not (ops & events.is_one_of("name", _TABLE_GRADIENT)).any():
         return ()
@@ -119,6 +108,7 @@ def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
     multiplied = [entry for code in np.unique(codes[multiplies]) for entry in inputs[code]]
     tables = []
     for (rows, width), number in looked_up.items():
+        # the gradient of a table that a matmul reads, too, is always dense
         if [rows, width] in multiplied or [width, rows] in multiplied:
             continue
         whole = np.array([_is_over([rows, width], entries) for entries in inputs] + [False])
@@ -137,10 +127,7 @@ def _is_shape(entry: Any, dimensions: int | None = None) -> bool:
 
 
 def _is_over(table: list[int], entries: list[Any]) -> bool:
-    """Return whether an op's first input is the ``table``, or a list that is mostly the table.
-
-    ``entries`` are the shapes of the op's inputs.
-    """
+    """Return whether an op's first input is the table, or a list that is mostly the table."""
     first = entries[0] if entries else None
     if first == table:
         return True
@@ -154,7 +141,7 @@ _Shapes = list[Any]
 
 @dataclass(frozen=True)
 class Product:
-    """Kernels of one name that an op launched: ``ns`` is their time in the mean step.
+    """Matmul kernels of one name that an op launched, with their time per step.
 
     ``sizes`` are (rows, inner length, columns) of a matmul, or (batch, inputs, hidden) of a layer.
     """
@@ -167,7 +154,7 @@ class Product:
 
 
 def half_products(lane: Lane) -> tuple[Product, ...]:
-    """Return the matmul kernels with 16-bit elements, most time first; empty for a host."""
+    """Return the matmul kernels with 16-bit elements, most time first."""
     events = lane.events
     gemm = events.is_one_of("category", "gemm") | events.is_one_of("family", "gemm")
     rows = np.flatnonzero(lane.activity & events.is_kind("kernel") & gemm)
@@ -199,19 +186,18 @@ def half_products(lane: Lane) -> tuple[Product, ...]:
 
 
 def _half(dtypes: str) -> str | None:
-    """Return the first 16-bit element type among an op's inputs, or None."""
+    """Return the first 16-bit element type among an op's inputs."""
     names = (dtype_named(str(name)) for name in recorded_inputs(dtypes))
     return next((name for name in names if name in ("float16", "bfloat16")), None)
 
 
 def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
-    """Return a function: input shapes → (m, k, n); the input with index ``first`` is (…, m, k)."""
+    """Return a function from input shapes to (m, k, n); input ``first`` is (…, m, k)."""
     return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
 
 
-#: Name of an op → function that reads the op's sizes from the shapes of its inputs. The inputs of
-#: PyTorch's matmuls are as in native_functions.yaml. The first input of cuDNN's layer is (time,
-#: batch, inputs), and its fifth input is the state.
+#: How to read an op's sizes from its input shapes (native_functions.yaml). cuDNN's layer has (time,
+#: batch, inputs) as its first input, the state as its fifth.
 _SIZES: dict[str, Callable[[_Shapes], tuple[int, ...]]] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _product(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _product(1)),
@@ -234,10 +220,7 @@ _PERSISTENT = "persistent"
 
 @dataclass(frozen=True)
 class Small:
-    """Kernels of one category with ``blocks`` blocks, fewer than the GPU's ``multiprocessors``.
-
-    ``ns`` is their time in the mean step.
-    """
+    """Kernels with fewer thread blocks than the GPU has multiprocessors."""
 
     category: str
     blocks: int
@@ -246,12 +229,7 @@ class Small:
 
 
 def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
-    """Return small kernels by number of blocks and category, fewest blocks first.
-
-    The result is empty if the numbers of blocks or of the device's multiprocessors are unknown.
-
-    A kernel's time is the time in which the device counts as busy with this kernel.
-    """
+    """Return small kernels by number of blocks and category, fewest blocks first."""
     multiprocessors = (facts.get(str(lane.device)) or DeviceFacts()).multiprocessors
     if not multiprocessors:
         return ()
@@ -260,6 +238,7 @@ def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
     categories, names = events.texts("category")
     blocks = np.array([*map(_blocks, written), 0])[configs]
     fewer = (blocks > 0) & (blocks < multiprocessors) & (categories != NONE) & (lane.busy > 0)
+    # persistent kernels choose their number of blocks by the device, not by the work
     chosen = lane.activity & events.is_kind("kernel") & ~events.is_one_of("family", _PERSISTENT)
     rows = np.flatnonzero(chosen & fewer)
     groups = Groups(blocks[rows], categories[rows])
@@ -272,24 +251,21 @@ def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
 
 
 def _blocks(written: str) -> int:
-    """Return a kernel's number of thread blocks (limited to int64); 0 if unknown."""
+    """Return a kernel's number of thread blocks, 0 if unknown."""
     config = launch_config.read(written)
     blocks = math.prod(config.grid) if config and config.grid else 0
     return min(blocks, np.iinfo(np.int64).max)
 
 
-#: Number of equal groups into which a step's matmuls of one shape are divided.
+#: A step's matmuls of one shape are divided into this many groups.
 _RUNS = 10
-#: Least number of matmuls per group, so that one disturbed matmul does not change the group's
-#: median.
+#: With this many matmuls per group, one disturbed matmul does not change the median.
 _EACH = 5
-#: Matmuls count as slowed by denormals if the median of the slowest group is at least this many
-#: times the median of the fastest; up to 100 was measured.
+#: Denormals slow the slowest group by at least this factor; up to 100 was measured.
 SLOWER = 8
-#: A layer's backward pass counts as slowed by denormals if it takes at least ``_BACKWARD`` times as
-#: long as the forward pass. It has twice as much work; with denormals, factors of 15 to 27 were
-#: measured. The rule applies only if the forward pass takes ``_LONG_NS`` or more, because a shorter
-#: forward pass may have run undisturbed by chance.
+#: Denormals slow a layer's backward pass by at least this factor. It has twice as much work as the
+#: forward pass; with denormals, factors of 15 to 27 were measured. A forward pass below
+#: ``_LONG_NS`` may have run undisturbed by chance.
 _BACKWARD, _LONG_NS = 8, 10_000_000
 _FORWARD_OP = re.compile(r"aten::mkldnn_rnn_layer$")
 _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
@@ -297,10 +273,10 @@ _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
 
 @dataclass(frozen=True)
 class Slow:
-    """Calls of one name that take ``fast_ns`` each in one part of a step, ``slow_ns`` in another.
+    """Calls of one name that denormals slow in one part of a step.
 
-    ``ns`` is the time per step that the slow calls lose. If ``whole`` is True, the slow calls are
-    backward passes of whole layers, and the fast calls are forward passes of the same layers.
+    ``ns`` is the time lost per step. ``whole``: slow backward passes of layers, compared with
+    forward passes.
     """
 
     name: str
@@ -311,11 +287,7 @@ class Slow:
 
 
 def slowing(lane: Lane) -> Slow | None:
-    """Return the matmuls or layers that lose most time by denormals; None without such a loss.
-
-    ``ns`` is the loss of all such matmuls and layers. Return None for a device, and if fewer than 2
-    steps are marked.
-    """
+    """Return the matmuls or layers that lose most time by denormals, on a CPU."""
     if lane.device is not None or not lane.marked or lane.steps < 2:
         return None
     slow = [*_slow_products(lane), *_slow_layers(lane)]
@@ -334,7 +306,7 @@ def _slow_products(lane: Lane) -> list[Slow]:
 
 
 def _slow_at_one_place(lane: Lane, rows: Ints) -> Slow | None:
-    """Return the matmuls of one shape if they are slow in the same part of each step, else None."""
+    """Return the matmuls of one shape if they are slow in the same part of each step."""
     steps = [rows[places] for places in Groups(lane.step[rows]).members()]
     if len(steps) < lane.steps or min(map(len, steps)) < _RUNS * _EACH:
         return None

@@ -1,12 +1,12 @@
-"""The step of one device of a rank, or of a host ("lane"): what its time consists of, and tables.
+"""What the time of a step consists of, on one device of a rank or on a host without devices.
 
 ::
 
     clean step ─▶ intervals ─ contributors, lost overhead ─┐
                   events ──── tally, seen ─────────────────┴▶ StepProfile
 
-The user may choose the rank and device. The default is the device that all others wait for in
-collectives (``ranks``), else the busiest device of the first rank, else the host of the first rank.
+The clean step is the step without disturbances. The user may choose the rank and device. The
+default is the device that all others wait for, else the busiest device of the first rank.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
-#: (state, part of the breakdown), as in the ``ledger`` table. In addition, the state is ``input``
-#: while the host prepares the input.
+#: (busy or idle, category or cause), as in the table ``ledger``; the state is ``input`` while the
+#: host prepares input.
 Part = tuple[str, str]
 #: Name → (ns, calls).
 Spent = dict[str, tuple[int, float]]
 
-#: Breakdown tables that provide the evidence for findings.
+#: Tables of the breakdown with evidence for diagnoses.
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
-#: The clocks of host and device count as different if more than this share of the device activities
-#: begin before their launch. Chosen by hand.
+#: The clocks of host and device differ if more device activities than this begin before their
+#: launch. Chosen by hand.
 EARLY_SHARE = 0.1
 #: An error lists at most this many ranks and devices.
 _MOST_LISTED = 8
@@ -83,26 +83,13 @@ _MOST_LISTED = 8
 class StepProfile:
     """The step of one device of a rank, or of the host if ``device`` is None.
 
-    The ``ns`` of ``contributors`` sum to the clean step; if there is no clean step, to the mean
-    profiled step. ``step_ns`` is this sum; it is None if no iteration was timed. ``span`` is the
-    length of the clean step with its 95 % interval, or None. ``part_spans`` is (state, part) ->
-    length with interval; it is empty without a clean step. ``steps`` is the number of profiled
-    steps. ``marked`` is False if the profile has no step markers; the profile then counts as one
-    step. ``rank`` is None if the profile has no ranks.
-
-    ``tables`` are the breakdown tables of this rank and device; ``tally`` counts its work by noun.
-    ``sync_calls`` is the number of blocking runtime calls per step; it is None if the profile has
-    no runtime calls. ``doubts`` are reasons to doubt the times. ``rounds`` is the number of timed
-    processes, or 1 if no iteration was timed. ``lost_ns`` is the time by which the median timed
-    iteration exceeds the clean step, or None if unknown. ``cpu_share`` is the share of time in
-    which the step's thread had a CPU, or None if unknown. ``rare`` are events that occur only in
-    some steps.
-
-    ``lanes`` is the number of devices and hosts in the run. ``straggler`` says which device or host
-    the others wait for; it is None for a single device or host that does not communicate.
-    ``overlap`` is the communication of the step; it is None if there is no communication.
-    ``lost_overhead_ns`` is idle time during work of the profiler, if the profile does not show on
-    which thread the profiler worked.
+    The times of ``contributors`` sum to the step: the step without disturbances (``span``), else
+    the mean profiled step. ``marked`` is False for a profile without step markers, which counts as
+    one step. ``rounds`` is the number of timed processes. ``lost_ns`` is how much longer the median
+    timed iteration is than an undisturbed step. ``cpu_share`` is the share of time in which the
+    step's thread had a CPU. ``rare`` are events of only some steps. ``lanes`` is the number of
+    devices and hosts in the run. ``straggler`` is the device that the others wait for.
+    ``lost_overhead_ns`` is idle time that may be the profiler's work.
     """
 
     name: str
@@ -137,25 +124,24 @@ class StepProfile:
 
     @property
     def rank_device(self) -> RankDevice:
-        """Return (rank, device)."""
         return self.rank, self.device
 
     @property
     def runs_on(self) -> str | None:
-        """Return ``cuda`` if the step used a GPU (recorded or not), ``cpu``, or None if unknown."""
+        """Return ``cuda``, ``cpu``, or None if unknown."""
         missing = {lack.kind for lack in self.lacks}
+        # the GPU was used, but not recorded
         if self.device is not None or NO_GPU in missing:
             return "cuda"
         return None if missing & {GPU_UNSEEN, TPU_UNREAD} else "cpu"
 
     @property
     def length_ns(self) -> int:
-        """Return the length of the step in ns."""
         return total_ns(self.contributors)
 
     @property
     def parts(self) -> dict[Part, int]:
-        """Return (state, part) of the breakdown -> its time in the step in ns."""
+        """Return the time of each part of the breakdown."""
         parts: Counter[Part] = Counter()
         for contributor in self.contributors:
             parts[contributor.state, contributor.part] += contributor.ns
@@ -163,67 +149,63 @@ class StepProfile:
 
     @property
     def waits_for_host_ns(self) -> int:
-        """Return the ns in which the device waits for its host, including waits for input."""
+        """Return how long the device waits for its host or for input."""
         return waits_for_host_ns((c.part, c.ns) for c in self.contributors if c.state != "busy")
 
     @property
     def busy_ns(self) -> int:
-        """Return the busy time of the step in ns."""
         return total_ns(c for c in self.contributors if c.state == "busy")
 
     @property
     def time_steps(self) -> int | None:
-        """Return the number of time steps of a sequence, or None if unknown."""
         return self.info.workload.time_steps
 
     @property
     def cells(self) -> int | None:
-        """Return the number of cells per step: time steps × layers × directions, or None."""
+        """Return how often a cell runs per step: time steps × layers × directions."""
         w = self.info.workload
         return (w.time_steps or 0) * (w.layers or 0) * (2 if w.bidirectional else 1) or None
 
     @property
     def shows_waits(self) -> bool:
-        """Return whether the profile shows how long lines of the script waited in the step."""
+        """Return whether the profile shows how long lines of the script waited."""
         lines = self.info.script_lines
         return lines is not None and all(x.beside or x.waits_ns is not None for x in lines)
 
     @property
     def implementation(self) -> str | None:
-        """Return the name of the implementation, or None for a profile from another tool."""
+        """Return the name of the implementation; profiles of other tools have none."""
         return self.info.implementation
 
     @property
     def framework(self) -> str | None:
-        """Return the framework from run.json, else from names in the profile; None if unknown."""
+        """Return the framework from run.json, or from names in the profile."""
         return self.info.framework or self.seen.framework
 
     @property
     def label(self) -> str:
-        """Return a short name of the run: implementation and label, else the name of the run."""
+        """Return a short name of the run: implementation and label."""
         return self.info.called or self.name
 
     @property
     def per_step(self) -> str:
-        """Return `` per step``, the end of a text with a count, or "" without step markers."""
+        """Return the end of a text with a count: `` per step``, or nothing without step markers."""
         return " per step" if self.marked else ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the reasons to doubt the times, one sentence each."""
+        """Return the reasons to doubt the times as text."""
         return tuple(map(str, self.doubts))
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of ``table``, or an empty list if the profile has no such table."""
+        """Return the rows of a table of the breakdown."""
         return list(self.tables[table].to_pylist()) if table in self.tables else []
 
 
 def step_profile_of(
     breakdown: Breakdown, rank: int | None = None, device: int | None = None
 ) -> StepProfile:
-    """Return the step of ``device`` of ``rank``.
-
-    If ``rank`` or ``device`` is None, lstmprof chooses as the module docstring describes.
+    """Summarise the step of the chosen device, or of the one that matters most.
 
     Raises:
         RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -292,7 +274,7 @@ def step_profile_of(
 
 
 def _meanwhile(breakdown: Breakdown, late: RankDevice, own: Intervals | None) -> Meanwhile | None:
-    """Return what ``late`` did while other ranks waited; ``own`` are the intervals of ``late``."""
+    """Return what a late rank did while other ranks waited for it."""
     rank, device = late
     events = breakdown.events_of_rank(rank)
     if own is None:
@@ -305,11 +287,7 @@ def _meanwhile(breakdown: Breakdown, late: RankDevice, own: Intervals | None) ->
 def _chosen(
     name: str, lanes: Sequence[MeanStep], straggler: Straggler | None, wanted: RankDevice
 ) -> tuple[MeanStep, str]:
-    """Return (the device or host to diagnose, why lstmprof chose it).
-
-    Raises:
-        UsageError: the run does not have the ``wanted`` rank or device.
-    """
+    """Choose the device or host to diagnose, and say why."""
     rank, device = wanted
     fitting = [
         lane for lane in lanes if rank in (None, lane.rank) and device in (None, lane.device)
@@ -350,14 +328,14 @@ def _means(sums: Sequence[Contributor], steps: int) -> tuple[Contributor, ...]:
 
 
 def _sync_calls(events: EventTable, steps: int) -> float | None:
-    """Return the number of blocking runtime calls per step; None if the profile has no calls."""
+    """Return the number of blocking runtime calls per step."""
     calls = events.is_kind("runtime")
     blocking = calls & (state_codes(events) == STATES.index("sync"))
     return int(blocking.sum()) / steps if calls.any() else None
 
 
 def _clocks(events: EventTable) -> tuple[Lack, ...]:
-    """Return a ``Lack``: clocks differ, as many activities begin before their launch; else ()."""
+    """Report that the clocks of host and device differ: activities begin before their launch."""
     launch = events.rows_named("launch_id")
     linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
     early_ns = events.start_ns[launch[linked]] - events.start_ns[linked]
@@ -374,7 +352,7 @@ def _clocks(events: EventTable) -> tuple[Lack, ...]:
 
 
 def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple[str, ...]:
-    """Return one sentence: which of several devices and hosts was diagnosed, and why."""
+    """Say which of several devices and hosts is diagnosed, and why."""
     if len(lanes) == 1:
         return ()
     return (
@@ -386,7 +364,7 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
 def _communication(
     windows: Sequence[Window], straggler: Straggler | None, overlap: Overlap | None, lanes: int
 ) -> list[str]:
-    """Return sentences on the rank that others wait for, and on communication in the step."""
+    """Write sentences on the rank that others wait for, and on communication."""
     least_ns = LEAST_SHARE * statistics.mean(w.length_ns for w in windows)
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
     lines = [straggler_sentence(straggler)] if straggler and (matters or lanes > 1) else []
@@ -394,12 +372,11 @@ def _communication(
 
 
 def total_ns(contributors: Iterable[Contributor]) -> int:
-    """Return the sum of the times of ``contributors`` in ns."""
     return sum(contributor.ns for contributor in contributors)
 
 
 def by_name(contributors: Iterable[Contributor]) -> Spent:
-    """Return name -> (time in ns, calls) of the contributors that have a name."""
+    """Add up the time and calls of each name."""
     spent: Spent = {}
     for contributor in contributors:
         if contributor.name is not None:
@@ -409,6 +386,6 @@ def by_name(contributors: Iterable[Contributor]) -> Spent:
 
 
 def labels(fast: StepProfile, slow: StepProfile) -> tuple[str, str]:
-    """Return names for two runs: implementation and label; if these are equal, the runs' names."""
+    """Return short, different names for two runs."""
     first, second = numbers.labels([fast.name, slow.name], [fast.label, slow.label])
     return first, second

@@ -1,12 +1,8 @@
-"""What the time of a device or host ("lane") consists of: ops and activities with their calls.
+"""What the time of a device or host consists of: ops, kernels and calls, summed by name.
 
-A contributor is the time of one op, activity or call, summed over the lane's time intervals; each
-interval is attributed to one event. A contributor has a part (the category of busy time or the
-cause of idle time) and a purpose (the category of work for which its op runs). An op that only
-calls other ops has as its purpose the category of the work inside it, if all this work has one
-category; else it has the purpose of the op around it. For example, the purpose of ``aten::to`` and
-of the ``aten::empty_strided`` inside it is the cast, which their ``aten::copy_`` computes. Time
-that prepares the input or compiles is separate (``seen.contexts``).
+Each event also has a purpose: the category of work that it serves. An op that computes nothing
+serves the work inside or around it: ``aten::to`` and the ``aten::empty_strided`` inside it serve
+the cast that their ``aten::copy_`` computes.
 """
 
 from __future__ import annotations
@@ -33,40 +29,35 @@ from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: An op that takes at most this long (ns) computes next to nothing; its time is the time of the
-#: call. Measured with torch.profiler on an EPYC: 95 % of the ops of torch-lstmcell-basic with 4
-#: units, on tensors of 8 and 32 elements, take less than 2.9 µs.
+#: An op that takes at most this long (ns) computes next to nothing. Measured with torch.profiler on
+#: an EPYC: 95 % of the ops of torch-lstmcell-basic with 4 units, on tensors of 8 and 32 elements,
+#: take less than 2.9 µs.
 TINY_OP_NS = 3_000
-#: A kernel that takes at most this long (ns) ends before the host can launch the next one: a launch
-#: call takes 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler).
+#: A shorter kernel (ns) ends before the host can launch the next one: a launch call takes 4.8 to
+#: 6.6 µs in a profile of BERT on an H100 (torch.profiler).
 TINY_KERNEL_NS = 5_000
 
-#: A host op that takes at least this long (ns) and launches nothing computes on the CPU. Chosen by
-#: hand: about ten times the time to dispatch an op of PyTorch.
+#: A longer host op (ns) that launches nothing computes on the CPU. Chosen by hand: about ten times
+#: the time to dispatch an op of PyTorch.
 CPU_OP_NS = 100_000
 
-#: The number in the name of a PyTorch step marker. lstmprof removes the number, so that all step
-#: markers are one contributor.
+#: The number in the name of a PyTorch step marker, removed to sum all steps.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
-#: Name of the part of the breakdown that has the profiler's own work.
+#: The part of the breakdown with the profiler's own work.
 PROFILER = "profiler"
 
 
 @dataclass(frozen=True)
 class Contributor:
-    """Some time of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
+    """Time of the step in calls of one op, kernel or runtime function.
 
-    ``state`` and ``part`` have the values of the table ``ledger``. ``name`` is the name of the op
-    or activity, None for time between ops. ``purpose`` is the category of the work for which the op
-    runs, or None. ``family`` is the kind of kernel of a recurrent layer, or None. ``recorded`` is
-    the number of events that the profiler recorded in this time.
-
-    The flags say what happened in this time. ``tiny``: the calls compute next to nothing.
-    ``call_overhead``: Python ran just before the call. ``compiling``: a compiler ran. ``starting``:
-    a call initialised the runtime or loaded code. ``reading``: the host read values one by one.
-    ``on_cpu``: an op computed on the CPU while the device waited. ``enqueues``: a runtime call
-    enqueued work. ``slower``: the fast run makes equally many of these calls, but shorter ones.
+    ``name`` is None for time between ops. ``purpose`` is the category of work that the calls serve.
+    ``recorded`` is the number of events that the profiler recorded meanwhile. ``tiny`` calls
+    compute next to nothing. Before ``call_overhead`` calls, Python ran. ``starting`` calls
+    initialise the runtime or load code. In ``reading`` time, the host reads values one by one.
+    ``on_cpu`` ops compute while the device waits. ``slower`` calls are as many as in the fast run,
+    but longer.
     """
 
     state: str
@@ -94,11 +85,7 @@ def contributors(
     device: int | None,
     intervals: Intervals | None = None,
 ) -> list[Contributor]:
-    """Return the contributors of one device or host, summed over its steps.
-
-    ``windows`` are the steps. ``device`` is None for the host of ``rank``. ``intervals`` are the
-    attributed intervals of the device or host; None computes them.
-    """
+    """Sum the time of a device, or of a host, by op, kernel or call."""
     intervals = intervals or attributed(events, windows, rank)[device]
     pieces = _cut_by_purpose(events, windows, rank, device, intervals)
     purpose, tiny = _purposes(events)
@@ -138,7 +125,7 @@ def contributors(
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Time intervals, cut so that each serves one purpose (the input, compilation …)."""
+    """Time intervals, cut so that each serves one purpose (input, compilation …)."""
 
     intervals: Intervals
     row: Ints
@@ -157,7 +144,7 @@ def _cut_by_purpose(
     device: int | None,
     intervals: Intervals,
 ) -> _Pieces:
-    """Return ``intervals``, cut where input, compilations and reading loops begin and end."""
+    """Cut intervals where input, compilations and reading loops begin and end."""
     preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
     reading = Reading(events, windows if device is None else [])
     borders = [context.borders_ns for context in (preparing, compiling, reading)]
@@ -180,23 +167,21 @@ def _cut_by_purpose(
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
-    """Return for each interval whether its event (``row``) is in the mask ``rows``."""
+    """Return which intervals belong to a masked event."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
 
 def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
-    """Return two columns: each interval's state (busy or idle), and its part of the breakdown.
-
-    The prefix ``TAIL``, which marks waits at the end of a step, is removed from parts.
-    """
+    """Return two columns: busy or idle, and the part of the breakdown."""
     states = np.array([state for state, _ in intervals.labels], dtype=object)
+    # waits at the end of a step have this prefix
     parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
     return states[intervals.label].astype(str), parts[intervals.label].astype(str)
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return for each event (code of the category that it serves, whether it is ``tiny``)."""
+    """Return the category that each event serves, and whether the event is tiny."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -218,11 +203,7 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
 
 
 def _call_masks(events: EventTable, pieces: _Pieces, device: int | None) -> tuple[Flags, Flags]:
-    """Return two masks of intervals: those of ops on the CPU, and of calls that enqueue work.
-
-    An op of a computing category computes on the CPU if the op is long and has neither runtime
-    calls nor device work inside. The first mask is empty if the lane is a host.
-    """
+    """Return two masks: ops that compute on the CPU, and calls that enqueue work."""
     enqueues = np.zeros(len(events), dtype=np.bool_)
     enqueues[launch_calls(events)] = True
     runtime = events.is_kind("runtime")
@@ -241,20 +222,20 @@ def _call_masks(events: EventTable, pieces: _Pieces, device: int | None) -> tupl
 
 
 def _calls(groups: Groups, row: Ints) -> Ints:
-    """Return for each group of intervals the number of distinct events (``row``) in it."""
+    """Count the distinct events of each group."""
     pairs = np.unique(np.stack([groups.of, row]), axis=1)
     counted = pairs[0][pairs[1] != NONE]
     return np.bincount(counted, minlength=groups.count).astype(np.int64)
 
 
-#: Parts of the breakdown: idle time in which the host thread is in no runtime call.
+#: Idle time in which the host thread is in no runtime call.
 _BETWEEN_CALLS = ("dispatch", "python", "host")
 
 
 def lost_overhead_ns(
     events: EventTable, windows: Sequence[Window], rank: int | None, intervals: Intervals
 ) -> int:
-    """Return the idle ns per step that may be profiler overhead, recorded without a thread.
+    """Return the idle time per step that may be the profiler's own work.
 
     Kineto records CUPTI's overhead without a thread, so lstmprof may count it as time of an op.
     """

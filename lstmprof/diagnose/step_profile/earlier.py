@@ -26,10 +26,9 @@ from lstmprof.events.threads import runtime_state
 def earlier_ns(
     events: EventTable, window: Window, device: int | None, waits_ns: Mapping[int, int]
 ) -> int | None:
-    """Return by how many ns ``device`` would finish the step ``window`` earlier without waits.
+    """Return how much earlier a device would finish its step without waits for other ranks.
 
-    ``waits_ns`` is start of a collective → wait in this collective. Return None if the profile does
-    not show which calls launch the activities.
+    ``waits_ns`` maps the start of a collective to the wait in it.
     """
     rows = events.rows_of_rank(window.rank)
     rows = rows[(events.end_ns[rows] > window.start_ns) & (events.start_ns[rows] < window.end_ns)]
@@ -37,6 +36,7 @@ def earlier_ns(
     devices = events.ints("device", UNKNOWN)[rows]
     own = np.isin(devices, (UNKNOWN, UNKNOWN if device is None else device))
     work = rows[own & events.is_kind(*ACTIVITY_KINDS)[rows]]
+    # the profile does not show what launched the work
     if not len(work) or (events.rows_named("launch_id")[work] == NONE).all():
         return None
     calls = rows[events.is_kind("runtime")[rows] & events.where_name(_may_block)[rows]]
@@ -56,15 +56,12 @@ def earlier_ns(
 
 
 def _may_block(name: str) -> bool:
-    """Return whether a runtime call of this name may wait for the device."""
+    """Return whether a runtime call may wait for the device."""
     return runtime_state(name) == "sync" or "Memcpy" in name
 
 
 def _late_launches(events: EventTable, work: Ints) -> Ints:
-    """Return when the device begins work that was launched after the device had become idle.
-
-    ``work`` are the rows of the device's activities, sorted by start.
-    """
+    """Return when an idle device begins work that the host launched late."""
     begins, ends = Covered(events.start_ns[work], events.end_ns[work]).bounds
     first = work[np.searchsorted(events.start_ns[work], begins[1:])]
     call = events.rows_named("launch_id")[first]

@@ -1,7 +1,7 @@
-"""Find the range, op or kernel of a late rank while the other ranks waited in a collective.
+"""Find what a late rank did while the other ranks waited for it in a collective.
 
-The wait lasts from the first arrival until the late rank arrives. On the late rank's clock, the
-wait begins at the late rank's arrival minus the longest wait of another rank.
+The wait ends when the late rank arrives. It begins earlier by the longest wait of another rank,
+because the clocks of ranks cannot be compared.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from lstmprof.diagnose.seen.contexts import enclosing
 from lstmprof.events.intervals import Covered
 from lstmprof.events.table import NONE, EventTable
 
-#: An op or range is named as what the late rank did if it takes at least this share of the waits.
-#: Chosen by hand.
+#: One activity is named if it takes this share of the waits. Chosen by hand.
 _LEAST_NAMED_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What a late rank did for ``ns`` of the ``whole_ns`` in which the other ranks waited.
+    """What a late rank did in most of the time in which the other ranks waited.
 
-    ``name`` is an op, kernel, call, range or frame; it is None if no single one took most of the
-    time. ``within`` is the innermost range around it, or None. If both are None, ``host`` is True
-    if the device waited for its host, and False if the device computed.
+    ``name`` is an op, kernel or call, ``within`` the range around it. If both are None, the device
+    either waited for its ``host`` or computed.
     """
 
     name: str | None
@@ -52,10 +50,7 @@ class Meanwhile:
 
 
 def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | None]) -> Covered:
-    """Return the times, on the clock of ``late``, in which other ranks waited for ``late``.
-
-    ``late`` is (rank, device); ``calls`` are rows of the ``collectives`` table.
-    """
+    """Return when other ranks waited for the late rank, on the late rank's clock."""
     longest: Counter[int] = Counter()
     arrived: dict[int, int] = {}
     for call in calls:
@@ -70,10 +65,7 @@ def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | N
 
 
 def meanwhile_of(events: EventTable, intervals: Intervals, waits: Covered) -> Meanwhile | None:
-    """Return what took most of the time ``waits`` on the device or host of ``intervals``.
-
-    Return None if no single activity took most of this time.
-    """
+    """Return which activity took most of the time of the waits."""
     intervals = intervals.cut_at(np.concatenate(waits.bounds))
     inside = np.flatnonzero(waits.within(intervals.start_ns, intervals.end_ns) > 0)
     length_ns = (intervals.end_ns - intervals.start_ns)[inside]

@@ -1,10 +1,8 @@
-"""Find the rank and device that all others wait for, and the communication during computing.
+"""Find the rank that all others wait for, and how much communication overlaps with computing.
 
-Reads the table of collectives. The wait of a rank in a collective is the duration of the rank's
-kernel minus the duration on the rank that arrived last. Durations are compared because the clocks
-of ranks differ. Only collectives that all ranks ran count. The overlap is defined as in Holistic
-Trace Analysis (``get_comm_comp_overlap``): the share of the time of collectives in which the device
-also computes. Here, only time in the profiled steps counts.
+The wait of a rank in a collective is its kernel's duration minus the duration on the rank that
+arrived last; starts cannot be compared, because the clocks of ranks differ. The overlap is that of
+Holistic Trace Analysis (``get_comm_comp_overlap``), within the profiled steps.
 """
 
 from __future__ import annotations
@@ -38,16 +36,14 @@ from lstmprof.runs.metadata import RunInfo
 
 FOUND, NONE, UNKNOWN = "found", "none", "unknown"
 MEASURED, LIKELY = "measured", "likely"
-#: Waits that take less than this share of the step are ignored.
+#: Shorter waits (share of the step) are ignored.
 LEAST_SHARE = 0.01
-#: A rank is late if it waits at most this share of the median wait of the other ranks. Otherwise
-#: all ranks wait for each other.
+#: A late rank waits at most this share of the median wait of the others.
 LATE = 0.5
-#: The late rank changes from step to step if at least this share of the steps has a late rank, and
-#: the late rank is not always the same.
+#: The late rank changes from step to step if this share of the steps has a late rank, but not
+#: always the same one.
 CHANGING_SHARE = 0.75
-#: With fewer collectives than this, lstmprof cannot check that each ends at the same time on all
-#: ranks, because it aligns the clocks of the ranks by the median difference of these ends.
+#: With fewer collectives, the clocks of ranks cannot be checked after they were aligned.
 LEAST_COLLECTIVES = 3
 
 _Rows = list[dict[str, Any]]
@@ -64,13 +60,12 @@ class Waiter:
 
     @property
     def rank_device(self) -> RankDevice:
-        """Return (rank, device)."""
         return self.rank, self.device
 
 
 @dataclass(frozen=True)
 class WaitsFor:
-    """The ns per step in which one device waits for another device, which arrives last."""
+    """How long one device waits per step for another one that arrives last."""
 
     rank: int | None
     device: int | None
@@ -80,17 +75,13 @@ class WaitsFor:
 
     @property
     def rank_device(self) -> RankDevice:
-        """Return (rank, device) of the device that waits."""
+        """Return the device that waits."""
         return self.rank, self.device
 
 
 @dataclass(frozen=True)
 class Excess:
-    """The part of the breakdown in which the late rank spends the most extra time.
-
-    ``ns`` is the extra time: the time per step on the late rank minus the median of the other
-    ranks.
-    """
+    """Where the late rank spends the most extra time, compared with the median rank."""
 
     state: str
     part: str
@@ -107,22 +98,12 @@ class Excess:
 class Straggler:
     """The device that the others wait for in collectives.
 
-    ``state`` is ``found``, ``none`` (no device is always last) or ``unknown``. ``rank`` and
-    ``device`` are None unless ``state`` is ``found``. ``reason`` explains the other states; it is
-    None for ``found``. ``certainty`` is ``measured`` if each collective ends at the same time on
-    all ranks. It is ``likely`` if there are too few collectives to check this, if some collectives
-    have no partner, or if the groups of ranks are not recorded. It is None for ``unknown``.
-
-    ``waiters`` has one entry per device, with its waits. ``waits_for`` has one entry per pair of
-    devices, longest wait first. The others waited for the late rank in ``late_in`` of ``steps``
-    steps. Times are per step if ``marked`` is True, else of the whole profile. ``world_size`` is
-    the number of ranks of the job, or None if unknown; only some of these ranks may be profiled.
-    ``unmatched`` is the number of collective kernels without a partner on some rank. ``moves`` is
-    True if a rank is late in most steps, but not always the same rank. ``meanwhile`` is what the
-    late rank did while the others waited, or None if unknown. ``excess`` is the part of the
-    breakdown that takes longer on the late rank than on the others, or None if there is none.
-    ``saved_share`` is the share of the waits for the late rank that shortens the step of a waiting
-    rank, or None if unknown; without waits, the rest would be another idle time.
+    ``state`` is ``found``, ``none`` (no device is always last) or ``unknown``; ``reason`` explains
+    the latter two. ``certainty`` is ``likely`` if the ends of the collectives cannot be checked on
+    all ranks. The others waited for this device in ``late_in`` of ``steps`` steps. ``unmatched``
+    counts collectives without a counterpart on another rank. ``moves`` is True if the late rank
+    changes from step to step. ``meanwhile`` is what the late rank did while the others waited.
+    ``saved_share`` is the share of the waits that would not just become other idle time.
     """
 
     state: str
@@ -145,48 +126,44 @@ class Straggler:
 
     @property
     def rank_device(self) -> RankDevice:
-        """Return (rank, device) of the late rank."""
         return self.rank, self.device
 
     @property
     def longest(self) -> WaitsFor | None:
-        """Return the longest wait for the late rank, or None if no wait is known."""
+        """Return the longest wait for the late rank."""
         waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.rank_device)
         return max(waits, key=lambda wait: wait.ns, default=None)
 
     def waits_for_late_ns(self, rank_device: RankDevice) -> float:
-        """Return the ns per step in which ``rank_device`` waits for the late rank; 0 if unknown."""
+        """Return how long a device waits for the late rank per step."""
         waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.rank_device)
         return sum(w.ns for w in waits if w.rank_device == rank_device)
 
     def waits_ns(self, rank_device: RankDevice) -> int:
-        """Return the ns per step in which ``rank_device`` waits for other ranks; 0 if unknown."""
+        """Return how long a device waits for any other rank per step."""
         return round(sum(w.waits_ns for w in self.waiters if w.rank_device == rank_device))
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """The time of communication in a step, in ns per step.
-
-    ``exposed_ns`` is the part of this time in which the device computes nothing.
-    """
+    """The communication per step, and how much of it is exposed (nothing is computed meanwhile)."""
 
     communication_ns: int
     exposed_ns: int
 
     @property
     def overlapped_ns(self) -> int:
-        """Return the time in ns in which the device both communicates and computes."""
+        """Return the time in which the device both communicates and computes."""
         return self.communication_ns - self.exposed_ns
 
     @property
     def share(self) -> float:
-        """Return the share of the communication during which the device also computes, 0–1."""
+        """Return the share of the communication that overlaps with computing."""
         return self.overlapped_ns / self.communication_ns
 
 
 def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> Straggler | None:
-    """Return which device the others wait for; None for a single device without communication."""
+    """Find the device that all others wait for in collectives."""
     rows = breakdown.table("collectives").to_pylist()
     if len(rank_devices) < 2 and not rows:
         return None
@@ -213,10 +190,7 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
 
 
 def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice) -> float | None:
-    """Return by which share of its waits for the late rank ``waiting`` would finish earlier.
-
-    Only the step with the longest waits counts. Return None if the share is unknown.
-    """
+    """Return by which share of its longest waits a rank would finish earlier without them."""
     rank, device = waiting
     waits_ns: dict[int | None, dict[int, int]] = defaultdict(dict)
     for row in in_common(breakdown.table("collectives").to_pylist()):
@@ -233,10 +207,7 @@ def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice)
 
 
 def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess | None:
-    """Return the part of the step in which ``late`` spends the most extra time.
-
-    The other ranks are the comparison. Return None if the extra time is below ``matters_ns``.
-    """
+    """Find where a late rank spends the most extra time."""
     steps = Counter(window.rank for window in breakdown.windows)
     parts: dict[RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in breakdown.ledger.to_pylist():
@@ -253,7 +224,7 @@ def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess
 
 
 def _why_not_compared(breakdown: Breakdown, rows: _Rows) -> str:
-    """Return the reason why no collectives of the ranks can be compared."""
+    """Return why no collectives of the ranks can be compared."""
     if not rows:
         return "the profile has no collectives"
     rank_devices = sorted({_rank_device(row) for row in rows}, key=_order)
@@ -292,11 +263,7 @@ def _unequal_numbers(unmatched: _Rows, rows: _Rows, rank_devices: Sequence[RankD
 
 
 def _with_late_rank(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
-    """Return ``facts`` with the waits of all ranks, and the late rank or why no rank is late.
-
-    ``rows`` are the rows of the collectives that all ranks have in common. Waits below
-    ``matters_ns`` per step are ignored.
-    """
+    """Add the waits of all ranks, and the late rank or why no rank is late."""
     steps = facts.steps
     waits: Counter[RankDevice] = Counter()
     for row in rows:
@@ -346,7 +313,7 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[RankDevice | None]:
-    """Return for each step the (rank, device) that all others wait for, or None."""
+    """Return the late rank of each step."""
     waits: dict[int | None, Counter[RankDevice]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_rank_device(row)] += row["waits_ns"]
@@ -373,12 +340,7 @@ def overlap_of(
     windows: Sequence[Window],
     clean: CleanStep | None,
 ) -> Overlap | None:
-    """Return the communication per step of ``rank_device``; None if it does not communicate.
-
-    ``windows`` are the steps of ``clean``, or of the profile if ``clean`` is None. The part
-    ``collective`` of the breakdown is the exposed communication, because the breakdown counts time
-    with both communication and computing as computing.
-    """
+    """Return how much a device communicates per step, and how much of this is exposed."""
     rows = [
         row
         for row in breakdown.table("collectives").to_pylist()
@@ -393,6 +355,7 @@ def overlap_of(
         np.array([w.end_ns for w in windows], dtype=np.int64),
     )
     if clean is not None:
+        # time of both communication and computing counts as computing in the breakdown
         parts = clean.mean_step.parts
         exposed = sum(ns for _, part, ns in parts if part == "collective")
     else:
@@ -409,13 +372,12 @@ def overlap_of(
 
 
 def world_size(info: RunInfo) -> int | None:
-    """Return the number of ranks of the job, or None if the profiles do not record it."""
+    """Return the number of ranks of the job, of which only some may be profiled."""
     sizes = [record.get("world_size") for record in rank_records(info)]
     return max((size for size in sizes if isinstance(size, int)), default=None)
 
 
 def straggler_sentence(straggler: Straggler) -> str:
-    """Return the sentence about ``straggler``, in any of its three states."""
     if straggler.state == UNKNOWN:
         return f"straggler unknown: {straggler.reason}"
     size, ranks = straggler.world_size or 0, len({w.rank for w in straggler.waiters})
@@ -441,7 +403,6 @@ def straggler_sentence(straggler: Straggler) -> str:
 
 
 def overlap_sentence(overlap: Overlap, marked: bool) -> str:
-    """Return the sentence about the overlap of communication and computing."""
     each = " per step" if marked else ""
     return (
         f"collectives take {milliseconds(overlap.communication_ns)} ms{each}; during"

@@ -1,18 +1,13 @@
-"""Count the work of a device or host by noun (kernel, matmul …), with durations.
+"""Count the work of a device or host by noun (kernel, matmul, launch …), with durations.
 
-- A kernel is a device activity that is neither copy nor memset. If the only known name of kernels
-  is the name of their op (TensorFlow 1), they count as one kernel per op call.
-- A matmul, convolution or attention is one op that computes it, whatever number of kernels the op
-  runs. A backward op of a convolution counts as two if its kernels are named dgrad and wgrad. If no
-  such op was recorded, each kernel counts as one, except helper kernels that a library launches
-  with it.
+- Kernels that are named only after their op (TensorFlow 1) count as one kernel per op call.
+- A matmul, convolution or attention counts once per op, whatever number of kernels it runs. A
+  backward op of a convolution counts twice if its kernels are named dgrad and wgrad. Without ops,
+  each kernel counts, except helper kernels of a library.
 - An op that calls another op with the same noun does not count (``aten::relu_`` calls
   ``aten::clamp_min_``).
-- A launch is a call that enqueued a kernel or a graph on this device. A call that is not linked to
-  its work counts if its name is the name of such a call.
-- A gap is an interval in which the device runs nothing, until an activity starts or the step ends.
-- A median is the lower of the two middle values, so it is the duration of one event, or of the
-  events of one call.
+- A gap is an interval in which the device runs nothing.
+- A median is the lower of the two middle values, so it is the duration of one event.
 """
 
 from __future__ import annotations
@@ -32,8 +27,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Category → noun for ops and kernels of this category. For recurrent work, the noun depends on the
-#: name of the op or kernel.
+#: Category of work → noun.
 _NOUN_OF_CATEGORY = {
     "gemm": "product",
     "conv": "convolution",
@@ -44,28 +38,26 @@ _NOUN_OF_CATEGORY = {
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
-#: Nouns for kinds of work. A ``layer`` is a recurrent layer that runs as one op or kernel. A
-#: ``cell`` is an op for one time step of a recurrent layer.
+#: A ``layer`` is a recurrent layer in one op or kernel. A ``cell`` is an op for one time step of
+#: such a layer.
 WORK = (*dict.fromkeys(_NOUN_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
-#: Words in the names of cuDNN's kernels. ``dgrad`` computes the gradient of a convolution's input,
-#: and ``wgrad`` the gradient of its weights.
+#: In names of cuDNN's kernels: ``dgrad`` computes the gradient of a convolution's input, ``wgrad``
+#: that of its weights.
 _PASSES = ("", "dgrad", "wgrad")
-#: Recurrent ops of one time step in TensorFlow and Chainer; other recurrent ops are layers.
+#: Ops for one time step in TensorFlow and Chainer.
 _CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$")
-#: Calls that copy or set memory.
 _COPY_CALL = re.compile(r"Memcpy|Memset")
 
-#: Durations are uneven if the mean is more than this many times the median, because then a few long
-#: durations distort the mean.
+#: If the mean is more than this many times the median, a few long durations distort it.
 _FAR_FROM_MEDIAN = 5
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Number of events with one noun (such as launches) in all steps, and their durations in ns.
+    """How many events have one noun (such as launches), and how long they take in ns.
 
-    The duration of an op is its self time. If there are no events, all numbers are 0.
+    The duration of an op is its self time.
     """
 
     count: int
@@ -75,12 +67,11 @@ class Spread:
 
     @property
     def mean_ns(self) -> float:
-        """Return the mean duration."""
         return self.total_ns / self.count
 
     @property
     def uneven(self) -> bool:
-        """Return whether a few long items distort the mean."""
+        """Return whether a few long events distort the mean."""
         outlier = 2 * self.longest_ns > self.total_ns and self.longest_ns > 2 * self.median_ns
         return outlier or self.mean_ns > _FAR_FROM_MEDIAN * self.median_ns
 
@@ -88,11 +79,7 @@ class Spread:
 def tally(
     events: EventTable, windows: list[Window], rank: int | None, device: int | None
 ) -> dict[str, Spread]:
-    """Return noun -> number and durations of its events in the steps ``windows``.
-
-    The nouns are kernel, gap, launch, op and the nouns of ``WORK``. Nouns that cannot be counted
-    are left out: kernels on a host, and launches if the profile has no runtime calls.
-    """
+    """Count the events of each noun in the given steps."""
     inside = in_steps(events, windows)
     lengths = _work_of_host(events, inside) if device is None else _work_of(events, inside, device)
     if device is not None:
@@ -117,7 +104,7 @@ def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
 
 
 def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
-    """Return a mask: which of ``rows`` (ops) contain another op with the same noun."""
+    """Return which ops contain another op with the same noun."""
     parent = events.rows_named("parent_id")
     noun_of_row = np.full(len(events), NONE, dtype=np.int64)
     noun_of_row[rows] = nouns
@@ -132,7 +119,7 @@ def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
 
 
 def _dispatched_again(events: EventTable) -> Flags:
-    """Return a mask of the ops that directly call an op of the same name (PyTorch's autocast)."""
+    """Return the ops that directly call an op of the same name (PyTorch's autocast)."""
     parent, names = events.rows_named("parent_id"), events.texts("name")[0]
     inner = np.flatnonzero((parent != NONE) & events.is_kind("op"))
     again = parent[inner[names[parent[inner]] == names[inner]]]
@@ -156,15 +143,11 @@ def _work_of(events: EventTable, inside: Flags, device: int) -> dict[str, Ints]:
 
 
 def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
-    """Return a number for each of ``rows``; kernels of one matmul have the same number.
-
-    The number combines the innermost op that computes the matmul, convolution or attention with the
-    pass (dgrad, wgrad or none). The number is ``NONE`` for other work, and for kernels without such
-    an op.
-    """
+    """Give all kernels of one matmul the same number."""
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")[rows]
     codes, names = events.texts("category")
     name_codes, texts = events.texts("name")
+    # dgrad and wgrad of one op are two matmuls
     named = (next((p for p in _PASSES[1:] if p in text), "") for text in (*texts, ""))
     passes = np.array([_PASSES.index(name) for name in named])
     ops = np.full(len(rows), NONE, dtype=np.int64)
@@ -179,11 +162,9 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
-    """Return a number for each of ``rows``; activities of one op call have the same number.
+    """Give all kernels of one op call the same number.
 
-    Only activities that are named after their op have such a number; other activities have
-    ``NONE``. Each host op of the name begins another call; without a host op, all activities of the
-    name are one call.
+    Only kernels that are named after their op get a number (TensorFlow 1).
     """
     ops, op_texts = events.texts("op_name")
     names, texts = events.texts("name")
@@ -205,15 +186,12 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
 
 
 def _by_noun(nouns: Ints, length_ns: Ints) -> dict[str, Ints]:
-    """Return the durations in ns of the work with each noun of ``WORK``, such as ``matmul``.
-
-    ``nouns`` has an index in ``WORK`` for each duration in ``length_ns``.
-    """
+    """Group durations by noun; ``nouns`` are indices in ``WORK``."""
     return {noun: length_ns[nouns == code] for code, noun in enumerate(WORK)}
 
 
 def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
-    """Return for each of ``rows`` the index of its noun in ``WORK``, or ``NONE``."""
+    """Return the index in ``WORK`` of each event's noun."""
     columns = [events.texts(column) for column in ("category", "family", "name")]
     groups = Groups(*(codes[rows] for codes, _ in columns))
     nouns = list(WORK)
@@ -228,10 +206,8 @@ def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
 
 
 def noun_of(category: str, family: str, name: str, on_device: bool) -> str | None:
-    """Return the noun in ``WORK`` for an op or activity, by its category and name, or None.
-
-    A copy counts as a copy even if its category is the optimizer.
-    """
+    """Return the noun for an op or kernel."""
+    # even in the optimizer, a copy is a copy
     if on_device and is_copy(name):
         return "memset" if "memset" in name.lower() else "copy"
     if category == "rnn":
@@ -250,12 +226,13 @@ def is_kernel_call(name: str) -> bool:
 
 
 def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
-    """Return the rows of calls that launched kernels or graphs on ``device`` (None: unknown)."""
+    """Return the calls that launched kernels or graphs on a device."""
     calls = launch_calls(events)
     calls = calls[inside[calls]]
     activity = inside & events.is_kind(*ACTIVITY_KINDS)
     launch = events.rows_named("launch_id")
     here = activity & (events.ints("device", UNKNOWN) == (UNKNOWN if device is None else device))
+    # assume that a call without a link to its work is for the only active device
     linked = np.isin(calls, launch[activity])
     mine = np.isin(calls, launch[here]) | (~linked & bool((here == activity).all()))
     kernels = np.isin(calls, launch[here & events.is_kind("kernel")])
@@ -264,7 +241,7 @@ def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
 
 
 def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: int) -> Ints:
-    """Return the gaps in ns before activities that start in a step, and before a step's end."""
+    """Return how long the device runs nothing before each activity and before the step's end."""
     rows = events.rows_of_rank(rank)
     is_here = events.ints("device", UNKNOWN) == device
     rows = rows[(is_here & events.is_kind(*ACTIVITY_KINDS))[rows]]

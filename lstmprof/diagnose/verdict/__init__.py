@@ -1,7 +1,6 @@
-"""The verdict on a single run, or on a run compared with a faster run.
+"""The verdict on a run: the cause, then the bottleneck, then the fix.
 
-The terminal, JSON, the report, notebooks and the gate show the same ``Verdict``: first the cause,
-then the bottleneck, then the fix.
+The terminal, JSON, the report, notebooks and the gate show the same ``Verdict``.
 """
 
 from __future__ import annotations
@@ -41,71 +40,54 @@ from lstmprof.diagnose.remedies.work import tf32
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.runs.fields import ScriptLine
 
-#: The sentence shows the interval of the ratio if the upper end is at least this many times the
-#: lower end.
+#: The sentence shows a ratio's interval if its ends differ by at least this factor.
 WIDE = 1.25
 #: Kinds of time that do not grow with the number of ops or launches.
 _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
     *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE, causes.WAITING),
 )
-#: The times of the parts of a step count as unknown if the 95 % interval of the ratio of the two
-#: runs' steps has an upper end of at least this many times its lower end. Chosen by hand.
+#: If the ends of a ratio's 95 % interval differ by this factor, the times of the parts of the steps
+#: count as unknown. Chosen by hand.
 _ROUGH = 10.0
-#: Ratios of at least this size are shown without decimals.
+#: Larger ratios are shown without decimals.
 _WITHOUT_DECIMALS = 100
-#: The name of the bottleneck if a device waits for its host in several ways.
+#: Name of several waits of a device for its host together.
 WAITS_FOR_HOST = "waiting for the host"
-#: Kind of time → what sentences call it, for kinds whose name does not explain itself.
+#: Words for kinds of time whose name does not explain itself.
 _IN_WORDS = {
     causes.QUEUE: causes.KINDS[causes.QUEUE],
     causes.RANGE: "time inside ranges in which no op was recorded",
     causes.RUNTIME: "runtime calls",
 }
-#: A device may wait for its host in several ways. If the other waits together take at least this
-#: share of the time of the wait that is named, all waits together are the bottleneck. Chosen by
-#: hand.
+#: If other waits for the host take at least this share of the longest one, all together are the
+#: bottleneck. Chosen by hand.
 _OTHER_WAITS = 0.1
-#: Waits that are not part of ``WAITS_FOR_HOST``. The sentence names each of these waits that takes
-#: at least ``_THEN_SHARE`` of the step, even if another kind of time takes more. The share was
-#: chosen by hand.
+#: Waits with their own causes. The sentence names them from ``_THEN_SHARE`` of the step on. The
+#: share was chosen by hand.
 _OWN_WAITS = (
     *(causes.INPUT, causes.SYNC, causes.COMPILE, causes.START),
     *(causes.COLLECTIVE, causes.QUEUE, causes.WAITING),
 )
 _THEN_SHARE = 0.1
-#: Two kinds of time of a single run count as equally long if they differ by at most this share.
-#: Chosen by hand.
+#: Kinds of time that differ by less count as equally long. Chosen by hand.
 _ALIKE = 0.02
 _PER_STEP = "per step"
-#: Names of kinds of time that are plural: ``runtime calls``, ``elementwise and optimizer``.
+#: Kinds of time whose name is plural.
 _PLURAL = re.compile(r"calls$| and ")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why ``subject`` takes as long as it does.
-
-    ``subject`` is the name of the run. ``baseline`` is the name of the faster run, ``baseline_ns``
-    the step of the faster run in ns, and ``ratio`` the step of ``subject`` divided by the step of
-    ``baseline``; the three are None for a single run. ``step`` is the clean step of ``subject``
-    with its 95 % interval, in ns. ``per`` and ``baseline_per`` say what the two lengths are: ``per
-    step``, or ``in the whole profile`` if the profile has no step markers. ``baseline_per`` is
-    empty for a single run.
+    """Why a run (``subject``) takes as long as it does, alone or compared with ``baseline``.
 
     ``state`` is ``found`` (there is a cause), ``none`` (no difference beyond noise) or ``unknown``
-    (the profile does not show the cause); ``words`` explains the states ``none`` and ``unknown``,
-    and is empty for ``found``. ``kind`` is the kind of time that is named, such as matmul or
-    dispatch. ``bottleneck`` is the same kind, or ``waiting for the host`` if several kinds of waits
-    count. Both are None unless ``state`` is ``found``. ``bottleneck_ns`` is the time of the
-    bottleneck, in ns. ``whole_ns`` is the difference between the two steps, or the step of a single
-    run. ``cause`` is what in the code takes the time, and ``evidence`` is the counts that show the
-    cause; each is empty if unknown.
-
-    ``fixes`` are sorted, best first. ``where`` has the time of each kind. ``reasons`` say why
-    ``certainty`` is not higher. ``lost_ns`` is the time by which the median timed iteration exceeds
-    the clean step; it is None if no iteration was timed, or if it does not exceed it.
-    ``now_and_then`` lists events that occur, or take long, only in some of the steps.
+    (the profile does not show the cause); ``words`` explains ``none`` and ``unknown``. ``kind`` is
+    the kind of time to blame, such as matmul. ``bottleneck`` is this kind, or ``waiting for the
+    host`` if several waits count together. ``whole_ns`` is the difference between the two steps, or
+    the step of a single run. ``per`` says what the lengths are: ``per step``, or ``in the whole
+    profile`` without step markers. ``lost_ns`` is how much longer the median timed iteration is
+    than an undisturbed step.
     """
 
     subject: str
@@ -141,18 +123,12 @@ class Verdict:
 
     @property
     def baseline_ms(self) -> str:
-        """Return the baseline's step time as text, such as ``22.3 ms per step``.
-
-        For a single run, a dash replaces the number.
-        """
+        """Return the baseline's step time as text, such as ``22.3 ms per step``."""
         return f"{milliseconds(self.baseline_ns)} ms {self.baseline_per}"
 
     @property
     def times(self) -> str:
-        """Return the ratio as text, such as ``2.01×``; the text is empty for a single run.
-
-        A ratio of 100 or more has no decimals: ``120×``.
-        """
+        """Return the ratio as text, such as ``2.01×``."""
         if self.ratio is None:
             return ""
         value = self.ratio.value
@@ -160,14 +136,14 @@ class Verdict:
 
     @property
     def rough(self) -> bool:
-        """Return whether the ratio is so uncertain that the times of parts count as unknown."""
+        """Return whether the ratio is too uncertain to compare parts of the steps."""
         if self.ratio is None or self.ratio.sure:
             return False
         return self.ratio.high is None or self.ratio.high >= _ROUGH * self.ratio.low
 
     @property
     def head(self) -> str:
-        """Return the part of ``sentence`` before the colon: the runs and their times."""
+        """Return the part of the sentence before the colon: the runs and their times."""
         if self.baseline is None or self.ratio is None:
             return self.subject
         alike = self.per == self.baseline_per
@@ -180,10 +156,7 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """Return the cause, the bottleneck with its time, the counts, and other waits.
-
-        The text has no full stop.
-        """
+        """Return the part of the sentence after the colon: the cause and the bottleneck."""
         if self.rough:
             return self.cause or "the times of the steps vary too much to compare their parts"
         if self.bottleneck is None:
@@ -195,10 +168,7 @@ class Verdict:
 
     @property
     def bottleneck_words(self) -> str:
-        """Return the name of the bottleneck for people; empty if there is no bottleneck.
-
-        If a device waits for its host, the name lists the large kinds of waits.
-        """
+        """Return the name of the bottleneck for people."""
         name = self.bottleneck or ""
         if name == WAITS_FOR_HOST:
             least_ns = ADVISED_SHARE * self.whole_ns
@@ -210,7 +180,7 @@ class Verdict:
 
     @property
     def amount(self) -> str:
-        """Return ``takes 56 % of the step (4.1 of 7.3 ms)`` or ``adds 4.1 of 7.3 ms``."""
+        """Return text such as ``takes 56 % of the step (4.1 of 7.3 ms)``."""
         ns, whole = milliseconds(self.bottleneck_ns), milliseconds(self.whole_ns)
         plural = _PLURAL.search(self.bottleneck_words) is not None
         if self.baseline is not None:
@@ -225,12 +195,11 @@ class Verdict:
 
     @property
     def whole_noun(self) -> str:
-        """Return ``step``, or ``profile`` if the profile has no step markers."""
         return "step" if self.per == _PER_STEP else "profile"
 
     @property
     def _as_long(self) -> str:
-        """Return ``, as much as matmul`` if another kind takes as long as the bottleneck, or ""."""
+        """Return a clause on other kinds that take as long: ``, as much as matmul``."""
         least_ns = (1 - _ALIKE) * self.bottleneck_ns
         waits = self.bottleneck == WAITS_FOR_HOST
         others = [
@@ -243,26 +212,23 @@ class Verdict:
 
     @property
     def _largest_saved(self) -> str:
-        """Return the clause that no other part of the step could be shortened more.
-
-        Return an empty text if a fix saves more than the bottleneck's time. A fix that only lowers
-        the precision to TF32 does not count; the clause then says "in float32".
-        """
+        """Return the clause that no other part of the step could be shortened more."""
         larger = {fix.name for fix in self.fixes if fix.worth_ns > self.bottleneck_ns}
+        # TF32 saves time only by lowering the precision
         if larger - {tf32.name}:
             return ""
         precision = " in float32" if larger else ""
-        return f"; no other part could be shortened more{precision}"
+        return f", the largest possible saving{precision}"
 
     @property
     def _is_largest(self) -> bool:
-        """Return whether no kind of time is longer; initialisation always counts as longest."""
+        """Return whether no kind of time is longer."""
         longest = max((d.slow_ns for d in self.where), default=0)
         return self.bottleneck_ns >= longest or self.kind == causes.START
 
     @property
     def sentence(self) -> str:
-        """Return the verdict in one sentence, without the fixes and without how certain it is."""
+        """Return the verdict in one sentence, without the fixes and the certainty."""
         if self.state == "none":
             differ = f"; {self.cause}" if self.cause else ""
             runs = " and ".join(in_prose(run) for run in (self.subject, self.baseline) if run)
@@ -270,10 +236,7 @@ class Verdict:
         return f"{self.head}: {self.why}."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this verdict as a dictionary with the fields of the JSON output.
-
-        Unknown values are None.
-        """
+        """Return the fields of the JSON output."""
         return {
             "subject": self.subject,
             "baseline": self.baseline,
@@ -301,11 +264,7 @@ def verdict_of(
     outcome: Outcome,
     advice: Iterable[Advice],
 ) -> Verdict:
-    """Return the verdict on ``slow``.
-
-    The fix for the cause comes first, then fixes with large gains, unknown gains and small gains.
-    Among fixes with large gains, fixes that save half of the bottleneck come first.
-    """
+    """Choose the cause, the bottleneck and the order of the fixes."""
     given = tuple(advice)
     whole_ns = sum(f.delta_ns for f in findings)
     named = outcome.cause
@@ -324,6 +283,7 @@ def verdict_of(
 
     kinds = {row.name: row.kinds for row in TABLE}
 
+    # the fix for the cause first; then large, unknown and small gains
     def order(fix: Advice) -> tuple[bool, int, bool, int]:
         unknown = fix.saves_ns is None and fix.gain_ns is None
         small = 2 if fix.worth_ns < NAMED_SHARE * whole_ns else 0
@@ -375,10 +335,7 @@ def _per(profile: StepProfile) -> str:
 
 
 def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
-    """Return the kind of ``named``, or ``waiting for the host`` if the other ``waits`` are long.
-
-    ``waits`` are all waits for the host, including ``named`` (see ``_OTHER_WAITS``).
-    """
+    """Return the longest wait, or all waits together if the others are long, too."""
     if named.slow.device is None:
         return named.kind
     others = sum(f.delta_ns for f in waits) - named.delta_ns
@@ -388,7 +345,7 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
 def _then(
     findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int, slow: StepProfile
 ) -> str:
-    """Return a clause with the long waits that are not in ``named``, and their times, or ""."""
+    """Return a clause on other long waits and their times."""
     of_whole = "of the step" if slow.marked else "of the profile"
     waits: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -409,11 +366,7 @@ def _then(
 
 
 def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, evidence: str) -> str:
-    """Return what in the code takes the time, such as ``50 LSTMCell calls per step``.
-
-    If two runs are compared, return the calls or settings in which they differ. The text is empty
-    if the cause is unknown, or if ``evidence`` begins with the same count.
-    """
+    """Return what in the code takes the time, such as ``50 LSTMCell calls per step``."""
     if fast is None:
         calls = layer_in_words(slow)
         return calls if "cell" in calls.lower() and layers_explain(outcome.cause) else ""
@@ -421,6 +374,7 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     counts = counts_in_words(fast, slow)
     beside = outcome.cause is not None and outcome.cause.kind in _NOT_BY_COUNT
     if differ == counts and (beside or evidence.startswith(counts.partition(" (")[0])):
+        # the evidence already names this count
         differ = ""
     same = fast.implementation is not None and fast.implementation == slow.implementation
     if differ or not same or outcome.state == "none":
@@ -430,15 +384,13 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     return f"settings differ: {settings.listing(unlike)}" if unlike and not is_slower else ""
 
 
-#: A line of the script explains a bottleneck if it takes at least this share of the bottleneck's
-#: time. Chosen by hand.
+#: A line of the script explains a bottleneck if it takes this share of its time. Chosen by hand.
 EXPLAINED_SHARE = 0.5
-#: Kinds of time that a line of the script may explain. Calls in ``_ASKS`` wait for values of the
-#: device; they explain synchronisation, and nothing else.
+#: Kinds of time that a line of the script may explain. Calls that read a value of the device
+#: (``_ASKS``) explain only synchronisation.
 _HIDDEN_KINDS = (causes.PYTHON, causes.WAITING, causes.UNRECORDED, causes.INPUT)
 _ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
-#: Rows of (pattern for the name of a call, words for what the call does). The first row that
-#: matches decides.
+#: What a call does, by its name; the first pattern that matches counts.
 _ACTIVITIES = (
     (SLEEPS, "sleeps"),
     (re.compile(r"gc\.collect"), "runs the garbage collector"),
@@ -452,7 +404,7 @@ _ACTIVITIES = (
 
 
 def line_of(finding: Finding) -> str:
-    """Return ``train.py:31 sleeps (time.sleep)``: the line that explains ``finding``, or ""."""
+    """Return the line of the script that takes the time: ``train.py:31 sleeps (time.sleep)``."""
     profile = finding.slow
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns

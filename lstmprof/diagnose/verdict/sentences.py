@@ -1,4 +1,4 @@
-"""Write the sentences on a finding, a roofline and a what-if, from their numbers."""
+"""Write sentences about kinds of time, rooflines and forecasts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lstmprof.diagnose.roofline import Roofline
 
 
 def finding_sentence(finding: Finding) -> str:
-    """Return one sentence about a finding: its time, its share, and the counts behind it."""
+    """Write a sentence about a kind of time: its length, its share, and the counts behind it."""
     whole = "the step" if finding.fast is None else "the difference"
     share = (
         "" if finding.share is None else f" ({percent(finding.share).replace('-', '−')} of {whole})"
@@ -28,7 +28,7 @@ def finding_sentence(finding: Finding) -> str:
 
 
 def _saved(finding: Finding) -> str:
-    """Return a clause on how much shorter the step would be without a finding's kind of time."""
+    """Return a clause on how much shorter the step would be without this time."""
     amount = f"{milliseconds(max(finding.saving.ns, 0))} ms"
     if finding.saving.by == ROOFLINE:
         return f"{amount} more than the roofline (the least time for this work)"
@@ -38,25 +38,25 @@ def _saved(finding: Finding) -> str:
 
 
 def roofline_sentence(limit: Roofline) -> str:
-    """Return a sentence: a step's least time, its share of the step, and the matmul rate."""
+    """Write a sentence: a step's least time, its share of the step, and the matmul rate."""
     share = (
-        f"; the run reaches {percent(limit.share)} of this roofline"
+        f"; this run reaches {percent(limit.share)} of these rates"
         if limit.share is not None
         else ""
     )
     share += ", so the peak rates are too low" if (limit.share or 0) > 1 else ""
-    least = f"at the device's peak rates, a step takes at least {milliseconds(limit.step_ns)} ms"
+    least = f"a step takes at least {milliseconds(limit.step_ns)} ms at the device's peak rates"
     text = f"{least}{share}"
     if limit.gemm_flops_per_s is None:
         return f"{text}.{_quicker(limit)}"
     rates = (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s)
     reached, peak = (f"{flops_per_s / 1e9:,.1f}" for flops_per_s in rates)
-    rate = f"averaged over the step, matmuls reach {reached} GFLOP/s (peak: {peak} GFLOP/s)"
-    return f"{text}; {rate}.{_quicker(limit)}"
+    rate = f"Matmuls reach {reached} GFLOP/s on average over the step (peak: {peak} GFLOP/s)"
+    return f"{text}. {rate}.{_quicker(limit)}"
 
 
 def _quicker(limit: Roofline) -> str:
-    """Return a sentence on work that is faster than its least time; "" without such work."""
+    """Return a sentence about work that is faster than its least time, which is suspicious."""
     quicker = [
         listed(PART_WORDS.get(c, c) for c in r.categories)
         for r in limit.reaches
@@ -71,23 +71,19 @@ def _quicker(limit: Roofline) -> str:
 
 
 def _forecast_error(error: Error | None) -> str:
-    """Return the known error of a forecast as text."""
     if error is None:
         return "the error of this forecast is unknown"
     median, worst = percent(error.median), percent(error.worst)
     return (
-        f"in {error.pairs} tests on CPUs, such forecasts were off by {median} (median), at most "
-        f"{worst}"
+        f"error of such forecasts in {error.pairs} tests on CPUs: {median} (median), {worst} "
+        "(largest)"
     )
 
 
 def what_if_sentence(
     name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
 ) -> str:
-    """Return a sentence: the predicted step, the saving, and the largest part of this new step.
-
-    The sentence ends with the known error of such forecasts (``error``) and with doubts.
-    """
+    """Write a sentence: the predicted step, the saving, the next bottleneck, and doubts."""
     replayed_ns = prediction.replayed_ns
     saved = prediction.saved_ns / replayed_ns if replayed_ns else 0.0
     ends = f"{milliseconds(prediction.predicted_ns)} instead of {milliseconds(replayed_ns)} ms"

@@ -1,4 +1,4 @@
-"""A verdict as eight lines of text at most: for the terminal, notebooks and ``repr``.
+"""Write a verdict as at most eight lines of text: for the terminal, notebooks and ``repr``.
 
 ::
 
@@ -25,39 +25,36 @@ from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import WAITS_FOR_HOST, Verdict
 
-#: Largest number of lines of a verdict. Chosen by hand: two verdicts, a heading and a footer fit
-#: into 25 lines.
+#: Chosen by hand: two verdicts, a heading and a footer fit into 25 lines.
 MOST_LINES = 8
-#: Characters per line if the width of the output is unknown.
+#: Characters per line if the output has no known width.
 WIDTH = 100
-#: Width of a label with the spaces around it, in characters.
+#: Width of a label with the spaces around it.
 INDENT = 9
-#: Number of fixes that a verdict shows, and number of kinds of time on its line "Where".
+#: Numbers of fixes and of kinds of time that a verdict shows.
 _FIXES, _MOST_KINDS = 2, 6
-#: Certainty of a verdict's cause → its words for users.
 CERTAINTY_WORDS: dict[Level, str] = {
     "measured": "cause found in the profile",
     "likely": "probable cause",
     "unknown": "cause unknown",
 }
-#: Times in ms have one decimal if the step or difference takes at least this long (in ns), else
-#: three decimals.
+#: Shorter steps are shown with three decimals of a ms instead of one.
 _LONG_NS = 1_000_000
-#: The characters after a clause; a long text may be cut before them.
+#: A long text may be cut before these characters.
 _CLAUSE_END = re.compile(r"[;:,] | and ")
 #: A bracket with the character before it, and the ellipsis of a shortened name.
 _BRACKET = re.compile(r"[^()…]?\(|\)|…")
-#: Patterns for a space within an item of a list and for a space between a number and its unit; and
-#: the character that replaces both spaces while lines are broken.
+#: Spaces at which no line is broken (within an item of a list, before a unit), and what replaces
+#: them meanwhile.
 _WITHIN_ITEM = re.compile(r"(?<![,:]) ")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
 _UNBROKEN = "\N{NO-BREAK SPACE}"
-#: The baseline's number behind a count; short texts leave this number out.
+#: The baseline's number behind a count, which short texts omit.
 _BASELINE = re.compile(r" \(baseline: [^()]*\)|; baseline: [^()]*(?=\))")
 
 
 class Diagnosed(Protocol):
-    """The fields of a ``Diagnosis`` from which the text of a verdict is made."""
+    """The fields of a ``Diagnosis`` that its text needs."""
 
     @property
     def verdict(self) -> Verdict: ...
@@ -79,7 +76,7 @@ _Diagnosed = TypeVar("_Diagnosed", bound=Diagnosed)
 
 
 class Explained(Protocol):
-    """The fields of an explained finding from which the text of a verdict is made."""
+    """The fields of an explained kind of time that its text needs."""
 
     @property
     def finding(self) -> Finding: ...
@@ -89,11 +86,10 @@ class Explained(Protocol):
 
 @dataclass(frozen=True)
 class Line:
-    """One labelled text of a verdict, which may be wrapped to at most ``most`` printed lines.
+    """One labelled text of a verdict, wrapped to at most ``most`` printed lines.
 
-    If ``text`` is too long, its end is cut; the text ``end``, which follows it, always stays. If a
-    verdict has too many lines, lines with a high ``rank`` are left out. If ``items`` is True, the
-    text is a list with commas after a heading with a colon, and no line is broken within an item.
+    A long ``text`` is cut, but ``end`` behind it stays. Lines with a high ``rank`` are omitted
+    first. With ``items``, the text is a list, and no line is broken within an item.
     """
 
     rank: int
@@ -105,18 +101,18 @@ class Line:
 
     @property
     def head(self) -> str:
-        """Return the label, indented and padded to ``INDENT`` characters."""
+        """Return the label, indented and padded."""
         return f"  {self.label:{INDENT - 3}} "
 
     def shortened(self, names: Sequence[str]) -> tuple[str, str]:
-        """Return (``text``, ``end``) in which long kernel ``names`` are shortened."""
+        """Return text and end with shortened kernel names."""
         return with_short_names(self.text, names), with_short_names(self.end, names)
 
 
 def verdict_text(
     diagnosis: Diagnosed, width: int = WIDTH, spoken: Callable[[str], str] = str
 ) -> list[list[str]]:
-    """Return the printed lines of a verdict, one list per label; the first list names the run.
+    """Return the printed lines of a verdict, one list per label.
 
     ``spoken`` replaces characters that the output cannot show.
     """
@@ -137,12 +133,7 @@ def verdict_text(
 
 
 def wrapped(head: str, text: str, end: str, most: int | None, width: int) -> list[str]:
-    """Return ``head``, ``text`` and ``end`` as lines of at most ``width`` characters.
-
-    Later lines are indented by the length of ``head``. If there are more than ``most`` lines,
-    ``text`` is cut after a clause, or after a word if no clause fits, and gets an ellipsis; ``end``
-    stays.
-    """
+    """Wrap a text behind its label, and cut it after a clause if it is too long."""
     text, end = (_BEFORE_UNIT.sub(_UNBROKEN, part) for part in (text, end))
     broken = _broken(head, text, end, most, width)
     return [line.replace(_UNBROKEN, " ") for line in broken]
@@ -170,23 +161,20 @@ def _broken(head: str, text: str, end: str, most: int | None, width: int) -> lis
 
 
 def clause_ends(text: str) -> list[int]:
-    """Return where ``text`` can be cut after a whole clause, the last place first.
-
-    A clause ends before ``; ``, ``: ``, ``, and `` and the like, outside brackets. A bracket within
-    a shortened name, such as ``gemm(float*, …``, ends at the ellipsis.
-    """
+    """Return where a text can be cut after a whole clause, the last place first."""
     ends = [match.start() for match in _CLAUSE_END.finditer(text)]
     return [end for end in reversed(ends) if not _open_brackets(text[:end])]
 
 
 def _open_brackets(text: str) -> list[str]:
-    """Return the brackets that are open at the end of ``text``, each with the character before."""
+    """Return the brackets that are open at the end of a text."""
     opened: list[str] = []
     for match in _BRACKET.finditer(text):
         if match[0].endswith("("):
             opened.append(match[0])
         elif match[0] == ")":
             del opened[-1:]
+        # a shortened name, such as ``gemm(float*, …``, never closes its brackets
         else:
             while opened and opened[-1] not in (" (", "("):
                 opened.pop()
@@ -213,7 +201,7 @@ def markdown_page(diagnosis: Diagnosed) -> str:
 
 
 def baseline_line(diagnosis: Diagnosed) -> str:
-    """Return ``baseline: torch-nn-lstm, 22.3 ms per step (oneDNN)``; empty for a run alone."""
+    """Return text such as ``baseline: torch-nn-lstm, 22.3 ms per step``."""
     verdict, fast = diagnosis.verdict, diagnosis.fast
     if fast is None or verdict.baseline is None:
         return ""
@@ -234,10 +222,7 @@ def first_line(diagnosis: Diagnosed) -> str:
 
 
 def lane_of(profile: StepProfile) -> str:
-    """Return the diagnosed device as text: ``device 0 of rank 3 only (1 of 8 devices)``.
-
-    The text is empty if the run has one device.
-    """
+    """Name the diagnosed device: ``device 0 of rank 3 only (1 of 8 devices)``."""
     lane, lanes = lane_words(*profile.rank_device), profile.lanes
     return f"{lane} only (1 of {lanes} devices)" if lanes > 1 else ""
 
@@ -273,11 +258,7 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
 
 
 def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
-    """Return triples (label, fix, gain or ""), best first, at most ``_FIXES``.
-
-    The label is ``Fix`` if both the cause and the gain are known, else ``Try``. The gain of a
-    ``Try`` may be ``gain unknown``. For a known cause without a fix, the text says so.
-    """
+    """Return the fixes to print, best first, as (label, fix, gain)."""
     verdict, profile = diagnosis.verdict, diagnosis.slow
     if verdict.state == "found" and not verdict.fixes:
         framework = FRAMEWORK_NAMES.get(profile.framework or "")
@@ -298,7 +279,7 @@ def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
 
 
 def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
-    """Return ``transfer (5 % of the step): `` if ``fix`` is for another kind than line "Why"."""
+    """Return a prefix for a fix of another kind of time: ``transfer (5 % of the step): ``."""
     verdict = diagnosis.verdict
     several = any(row.name == fix.name and row.several_kinds for row in TABLE)
     if verdict.kind is None or several or verdict.cause.startswith((fix.cause, fix.seen or "\n")):
@@ -313,14 +294,14 @@ def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
 
 
 def where_heading(verdict: Verdict) -> str:
-    """Return what the numbers of ``largest_kinds`` mean, with their unit."""
+    """Return what the numbers of the line "Where" mean."""
     if verdict.baseline is not None:
         return "difference from the baseline in ms"
     return f"ms {verdict.per}"
 
 
 def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
-    """Return triples (kind, its words, ms or difference as text), largest first, ``other`` last."""
+    """Return the largest kinds of time as (kind, its words, ms as text)."""
     least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
     large = [d for d in verdict.where if abs(d.delta_ns) >= least]
     large = sorted(large, key=lambda d: -abs(d.delta_ns))[:_MOST_KINDS]
@@ -339,11 +320,7 @@ def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
 
 
 def worst_first(diagnoses: Iterable[_Diagnosed]) -> list[_Diagnosed]:
-    """Return ``diagnoses`` in the order in which they are shown.
-
-    Compared runs come first, sorted by ratio. Single runs follow, sorted by the share of the step
-    that the best fix saves, then by the bottleneck's share of the step.
-    """
+    """Sort diagnoses for people: large slowdowns first, then single runs with much to gain."""
 
     def badness(diagnosis: Diagnosed) -> tuple[bool, float, float]:
         verdict = diagnosis.verdict
@@ -357,13 +334,13 @@ def worst_first(diagnoses: Iterable[_Diagnosed]) -> list[_Diagnosed]:
 
 
 def best_fix(verdict: Verdict) -> Advice | None:
-    """Return the fix that saves most; None if no fix has a known gain."""
+    """Return the fix that saves most."""
     best = max(verdict.fixes, key=lambda fix: fix.worth_ns, default=None)
     return best if best is not None and best.worth_ns else None
 
 
 def gained(before: Verdict, after: Verdict) -> str:
-    """Return text: the forecast gain of the first fix of ``before``, and the measured gain."""
+    """Compare the forecast gain of the first fix with the measured gain."""
     fix = next(iter(before.fixes), None)
     forecast = fix.gain.partition(", measured with")[0] if fix is not None else ""
     less_ns = before.step.ns - after.step.ns
@@ -377,7 +354,7 @@ def gained(before: Verdict, after: Verdict) -> str:
 
 
 def in_short(diagnosis: Diagnosed) -> str:
-    """Return a diagnosis's cause and bottleneck in a few words, or why they are unknown."""
+    """Return the cause and the bottleneck in a few words."""
     verdict = diagnosis.verdict
     if diagnosis.outcome.equal:
         return f"same as the baseline, within {percent(EQUAL_SHARE)}"

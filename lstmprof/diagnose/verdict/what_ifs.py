@@ -1,4 +1,4 @@
-"""What-ifs that a user requests: replay the slow step with a change, or with layers rewritten."""
+"""Forecast the slow step with a change that the user requests."""
 
 from __future__ import annotations
 
@@ -23,21 +23,19 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict.sentences import what_if_sentence
 from lstmprof.workloads import Workload
 
-#: The name of a change that is not in ``CHANGES``: matmuls run at the peak rate of the device.
+#: A change that is not in ``CHANGES``: matmuls run at the peak rate of the device.
 GEMM_AT_ROOFLINE = "gemm at roofline"
-#: Name of a change → its words in sentences, if they differ from the name.
+#: Words for changes whose name does not explain itself.
 _IN_WORDS = {GEMM_AT_ROOFLINE: "matmuls at their roofline time"}
-#: Form in ``names.FORMS`` → its name for users.
+#: Forms of recurrent layers, by their name for users.
 FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
 
 @dataclass(frozen=True)
 class DiagnosisOptions:
-    """The options of a diagnosis: replays, peak rates, and the rank and device to diagnose.
+    """The options of a diagnosis: what to forecast, peak rates, and which device to diagnose.
 
-    ``without`` are names of ``CHANGES``, ``forms`` are names of ``FORMS``. If ``peaks`` is None,
-    the peak rates that were measured with the runs are used. If ``rank`` or ``device`` is None,
-    lstmprof chooses.
+    lstmprof chooses a rank, device or peak rates that are None.
     """
 
     without: tuple[str, ...] = ()
@@ -50,9 +48,9 @@ class DiagnosisOptions:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The slow step with one change: a replay, or a forecast with the layers in another form.
+    """A forecast of the slow step with one change.
 
-    ``form`` is the form of the layers in a forecast (see ``FORM_NAMES``); it is None for a replay.
+    ``form`` is the new form of the layers; it is None for other changes.
     """
 
     name: str
@@ -61,20 +59,16 @@ class WhatIf:
 
     @property
     def error(self) -> Error | None:
-        """Return the measured error of forecasts of ``form``; None for a replay or if unknown."""
+        """Return the measured error of such forecasts."""
         return None if self.form is None else ERRORS.get(self.form)
 
     @property
     def sentence(self) -> str:
-        """Return the result in one sentence."""
         words = _IN_WORDS.get(self.name, self.name)
         return what_if_sentence(words, self.prediction, self.form, self.error)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this replay as a dictionary with the fields of the JSON output.
-
-        Unknown values are None.
-        """
+        """Return the fields of the JSON output."""
         prediction = self.prediction
         bottleneck = prediction.bottleneck or (None, None, None)
         return {
@@ -93,11 +87,10 @@ class WhatIf:
 def what_ifs_of(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None, wanted: DiagnosisOptions
 ) -> tuple[WhatIf, ...]:
-    """Return one what-if per change and per form of the layers that the user requested.
+    """Forecast the step for each change that the user requests.
 
     Raises:
-        UsageError: matmuls at the roofline were requested, but the roofline is unknown or there are
-            no matmuls.
+        UsageError: matmuls at the roofline were requested, but no roofline is known.
         RunError: a file of the run is missing or damaged.
     """
     changes: dict[str, Change] = {f"without {name}": CHANGES[name] for name in wanted.without}
@@ -114,7 +107,7 @@ def what_ifs_of(
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
-    """Return the change for a replay in which the layers of ``profile`` have this ``form``."""
+    """Return the change that gives all recurrent layers another form."""
     if form == "compiled":
         return compiled
     workload = workload_of(profile.info)
@@ -128,12 +121,11 @@ def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
 
 
 def recurrent_share(workload: Workload, mode: str) -> float:
-    """Return the share of the matmuls' operations that needs the result of an earlier time step.
+    """Return the share of the matmuls' operations that must wait for an earlier time step.
 
-    For a layer with ``I`` inputs and ``H`` units, the forward pass has I + H operations per unit
-    and time step; H of these are recurrent. The backward pass has I operations for the gradients of
-    the inputs (0 in a first layer without an embedding), H recurrent operations for the gradients
-    of the state, and I + H for the gradients of the weights, which are not recurrent.
+    The forward pass of a layer with ``I`` inputs and ``H`` units has I + H operations per unit and
+    time step, of which H are recurrent. The backward pass has I for the gradients of the inputs, H
+    recurrent ones for the gradients of the state, and I + H for the gradients of the weights.
     """
     whole = recurrent = 0
     for layer in range(workload.layers):
@@ -141,6 +133,7 @@ def recurrent_share(workload: Workload, mode: str) -> float:
         operations = inputs + workload.hidden
         whole, recurrent = whole + operations, recurrent + workload.hidden
         if mode == "train":
+            # no gradient of the inputs is needed in a first layer without an embedding
             no_input_gradients = layer == 0 and not workload.vocabulary
             whole += 2 * operations - inputs * no_input_gradients
             recurrent += workload.hidden

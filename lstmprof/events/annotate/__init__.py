@@ -12,25 +12,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lstmprof.events.table import EventTable
 
-#: ``source`` in run.json if ``lstmprof capture`` made the run. Each step ends with a
-#: synchronisation.
+#: ``source`` in run.json of ``lstmprof capture``; each step ends with a synchronisation.
 CAPTURED = "capture"
-#: ``source`` in run.json if the user's own training script was profiled in its own process.
+#: ``source`` in run.json of a user's own training script.
 OWN_CODE = "own code"
-#: Sources whose steps end with a synchronisation and are also timed without a profiler.
+#: Sources whose steps end with a synchronisation, and are also timed without a profiler.
 MEASURED = (CAPTURED, OWN_CODE)
 
 
 def annotated(events: EventTable, *, captured: bool, step_range: str | None = None) -> EventTable:
-    """Return ``events`` with every derived column filled.
+    """Fill every derived column.
 
-    ``captured``: lstmprof made the profile. ``step_range`` is a regular expression; host ranges
-    whose names match become the steps.
+    With ``step_range``, a regular expression, host ranges whose names match become the steps.
 
     Raises:
-        UsageError: ``step_range`` is not a regular expression, or matches no host range.
+        UsageError: ``step_range`` is no regular expression, or matches no host range.
     """
-    # Imported here, because commands that read a stored run do not need the rules for categories.
+    # Imported here, because a stored run does not need the rules.
     from lstmprof.events.annotate.categories import categorised
     from lstmprof.events.annotate.links import linked, with_forwards
     from lstmprof.events.annotate.steps import windows, with_markers, with_steps

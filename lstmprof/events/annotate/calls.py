@@ -1,8 +1,4 @@
-"""Interpret the names of calls, copies and input events (CUPTI, ROCTracer, Nsight Systems, XLA).
-
-The names show which calls enqueue work, the direction of a copy, its kind of host memory, and which
-events prepare the input of a step.
-"""
+"""Interpret the names of calls, copies and input events (CUPTI, ROCTracer, Nsight Systems, XLA)."""
 
 from __future__ import annotations
 
@@ -23,28 +19,28 @@ MEMORIES = ("pinned", "pageable", "managed")
 _ENQUEUES = re.compile(r"Launch|Memcpy|Memset")
 _LETTERS = re.compile(r"([HDPA])(?:to|2)([HDPA])(?![a-z])")
 _WORDS = re.compile(r"(Host|Device|Peer|Array)[- ]?(?:To|to|->)[- ]?(Host|Device|Peer|Array)")
-#: Names of copies and memsets in profiles by CUPTI, ROCTracer, Nsight Systems and XLA.
+#: Copies and memsets in profiles by CUPTI, ROCTracer, Nsight Systems and XLA.
 _COPY = re.compile(r"(?i)^\W*(?:CUDA |HIP )?(?:mem(?:cpy|set)|Copy(?:Host|Device|Peer))")
-#: Page migrations of managed memory in Nsight Systems; the driver starts them without a launch.
+#: Nsight Systems' page migrations of managed memory, which the driver starts without a launch.
 MIGRATION = re.compile(r"Memcpy UVM \w+")
 _MEMORY = re.compile(r"(?i)\b(pinned|pageable|managed)\b")
 
 
 def is_launch(name: str) -> bool:
-    """Return whether a runtime call of this name enqueues work for a device."""
+    """Return whether a runtime call enqueues work for a device."""
     return _ENQUEUES.search(name) is not None
 
 
 def is_kernel_launch(name: str) -> bool:
-    """Return whether a runtime call of this name launches a kernel or a graph of kernels."""
+    """Return whether a runtime call launches a kernel or a graph of kernels."""
     return "Launch" in name and "HostFunc" not in name
 
 
 def launch_calls(events: EventTable) -> Ints:
-    """Return the rows of the launches in ``events``; their link columns must be filled.
+    """Return the rows of the launches.
 
-    A launch is a runtime call that enqueued an activity of the profile, or that has the name of
-    such a call. A driver call inside another runtime call is not counted in addition.
+    A launch is a runtime call that enqueued an activity, or has the name of such a call. A driver
+    call inside another runtime call does not count again.
     """
     runtime, launch = events.is_kind("runtime"), events.where_name(is_launch)
     parent = events.rows_named("parent_id")
@@ -55,7 +51,7 @@ def launch_calls(events: EventTable) -> Ints:
 
 
 def direction(name: str) -> str | None:
-    """Return the direction of a copy, one of DIRECTIONS or None; CUDA arrays are device memory."""
+    """Return the direction of a copy, one of DIRECTIONS; CUDA arrays are device memory."""
     match = _LETTERS.search(name) or _WORDS.search(name)
     if match is None:
         return None
@@ -65,25 +61,23 @@ def direction(name: str) -> str | None:
 
 
 def is_copy(activity: str) -> bool:
-    """Return whether the activity named ``activity`` is a copy or memset, not a kernel."""
+    """Return whether an activity is a copy or memset, not a kernel."""
     return _COPY.search(activity) is not None
 
 
 def host_memory(name: str) -> str | None:
-    """Return the kind of host memory that a copy's name shows, one of MEMORIES, or None."""
+    """Return the kind of host memory that a copy's name shows, one of MEMORIES."""
     match = _MEMORY.search(name)
     return match.group(1).lower() if match else None
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Counts of how many activities of a profile are linked to their launches and ops.
+    """How many activities of a profile are linked to their launches and ops.
 
-    ``launched`` counts activities with a launch in the profile, and ``issued`` activities that are
-    linked to the op that caused them or contain the name of this op. ``kernel_launches`` counts
-    launches of kernels or graphs, and ``unanswered`` such launches without an activity. An activity
-    without a launch is normal if the profile has no host events, was trimmed or lost events. A
-    launch without an activity is normal if the profiler did not record the kernel.
+    ``launched`` activities have a launch, ``issued`` ones a known op. ``unanswered`` launches have
+    no activity. Activities lack launches in trimmed profiles or without host events; launches lack
+    activities if the profiler did not record the kernels.
     """
 
     activities: int
@@ -94,21 +88,21 @@ class Coverage:
 
 
 class ActivityCounts:
-    """Whether each event of a table of ``rows`` rows launched no, one or several activities."""
+    """Whether each event launched no, one or several activities."""
 
     def __init__(self, rows: int) -> None:
         self._count = np.zeros(rows, dtype=np.uint8)
 
     @classmethod
     def of(cls, events: EventTable) -> ActivityCounts:
-        """Count the activities that each of ``events`` launched; their links must be filled."""
+        """Count the activities that each event launched."""
         activity_counts = cls(len(events))
         for part in events.parts(("event_id", "launch_id")):
             activity_counts.add(part.rows_named("launch_id"))
         return activity_counts
 
     def add(self, launches: Ints) -> None:
-        """Count more activities; ``launches`` has their launches' rows, and ``NONE`` is skipped."""
+        """Count more activities by the rows of their launches."""
         launches = np.sort(launches[launches != NONE])
         several = np.append(False, launches[1:] == launches[:-1])[: len(launches)]
         several |= self._count[launches] > 0
@@ -116,16 +110,16 @@ class ActivityCounts:
         self._count[launches[several]] = 2
 
     def any(self, rows: Ints) -> Flags:
-        """Return whether each of ``rows`` launched at least one activity."""
+        """Return whether each of ``rows`` launched an activity."""
         return np.asarray(self._count[rows] > 0, dtype=np.bool_)
 
     def several(self, rows: Ints) -> Flags:
-        """Return whether each of ``rows`` launched several activities; False for ``NONE``."""
+        """Return whether each of ``rows`` launched several activities."""
         return np.asarray((rows != NONE) & (self._count[rows] > 1), dtype=np.bool_)
 
 
 def coverage(events: EventTable) -> Coverage:
-    """Count how many activities and launches of ``events`` are linked."""
+    """Count how many activities and launches are linked."""
     activity_counts = ActivityCounts.of(events)
     parts = [
         _covered(part, activity_counts)
@@ -135,7 +129,7 @@ def coverage(events: EventTable) -> Coverage:
 
 
 def _covered(events: EventTable, activity_counts: ActivityCounts) -> tuple[int, int, int, int, int]:
-    """Return the counts of one part of the table, in the order of the fields of ``Coverage``."""
+    """Count one part of the table, in the order of the fields of ``Coverage``."""
     activity = events.is_kind(*ACTIVITY_KINDS)
     launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
     named = events.texts("op_name")[0] != NONE
@@ -149,8 +143,8 @@ def _covered(events: EventTable, activity_counts: ActivityCounts) -> tuple[int, 
     )
 
 
-#: TensorFlow's op ``IteratorGetNextOp::DoCompute``, in which a step takes its next batch. The op
-#: runs on the thread ``tf_data_iterator_get_next``, which launches nothing.
+#: TensorFlow's op in which a step takes its next batch, on a thread of its own
+#: (``tf_data_iterator_get_next``), which launches nothing.
 NEXT_OP = re.compile(r"IteratorGetNext\w*Op::DoCompute")
 _PREPARES = re.compile(
     rf"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"

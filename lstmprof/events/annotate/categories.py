@@ -1,11 +1,10 @@
 """Classify each activity and op: fill ``category``, ``family`` and ``rule`` of linked events.
 
-The first of these sources that applies decides the category of an activity: its kind (copy,
-memset); its name, if it is a kernel that copies or sets memory; ``rnn``, if it runs inside a
-recurrent op; its name, if it copies between tensors; the nearest enclosing op with a rule; the op
-that it names (``op_name``); its own name; an enclosing library op. Small work of the optimizer's
-phase then becomes ``optimizer``. The column ``rule`` has the text of the rule, not its number, so
-that stored runs stay valid. Source: docs/ledger.md.
+The first source that applies decides an activity's category (docs/ledger.md): its kind (copy,
+memset); its name, if it is a kernel that copies or sets memory; a recurrent op around it; its name,
+if it copies between tensors; the nearest op around it with a rule; its ``op_name``; its own name; a
+library op around it. Small work of the optimizer's phase then becomes ``optimizer``. ``rule`` is
+text, so that stored runs stay valid when rules change.
 """
 
 from __future__ import annotations
@@ -43,18 +42,16 @@ from lstmprof.events.table import NONE, EventTable
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
-#: Work of these categories becomes ``optimizer`` in the optimizer's phase; a matmul or a collective
-#: in that phase keeps its category.
+#: Categories that become ``optimizer`` in the optimizer's phase; matmuls and collectives do not.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
-#: If a kernel's ``op_name`` ends in a layout op, but the kernel's own name shows one of these
-#: categories, the kernel's own name decides.
+#: A kernel name that shows one of these wins over an ``op_name`` that ends in a layout op.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
-#: Type of rule numbers. It is small because each of a profile's millions of rows has a number.
+#: Type of rule numbers, small because each of millions of rows has one.
 _RULE = np.int16
 _NUMBER = {rule: number for number, rule in enumerate(RULES)}
-#: Rule number -> category, as an index into CATEGORIES; the last entry is for the number ``NONE``.
+#: Rule number -> index into CATEGORIES; the last entry is for ``NONE``.
 _CATEGORY = np.array(
     [NONE if r.category is None else CATEGORIES.index(r.category) for r in RULES] + [NONE],
     dtype=_RULE,
@@ -66,10 +63,10 @@ _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
-    """Return ``events`` with ``category``, ``family`` and ``rule``.
+    """Fill ``category``, ``family`` and ``rule``.
 
-    A name scope ``optimizer`` counts as the optimizer's phase only if lstmprof ``captured`` the
-    profile, because users choose the names of their scopes.
+    A name scope ``optimizer`` counts as the optimizer's phase only in profiles that lstmprof
+    ``captured``: users choose other names as they like.
     """
     rule = _rules(events, captured)
     category = _CATEGORY[rule]
@@ -87,7 +84,7 @@ def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:
 
 
 def _rules(events: EventTable, captured: bool) -> Codes:
-    """Return for each event the number of the rule that decides its category, or ``NONE``."""
+    """Return the number of the rule that decides each event's category."""
     links = _Links(events)
     op_rules = _op_rules(events, links)
     in_library = op_rules == _NUMBER[LIBRARY_OP]
@@ -110,7 +107,7 @@ def _rules(events: EventTable, captured: bool) -> Codes:
 
 
 class _Links:
-    """The columns ``parent_id`` and ``op_id`` as row numbers, ``NONE`` for null."""
+    """The links ``parent_id`` and ``op_id`` as row numbers."""
 
     def __init__(self, events: EventTable) -> None:
         self.parent = small(events.rows_named("parent_id"))
@@ -118,10 +115,7 @@ class _Links:
 
 
 def _op_rules(events: EventTable, links: _Links) -> Codes:
-    """Return the number of each op's own rule.
-
-    It is ``NONE`` for ops that only call ops, and for events that are no ops.
-    """
+    """Return each op's own rule; ``NONE`` for ops that only call others."""
     is_op = events.is_kind("op")
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
@@ -141,7 +135,7 @@ def _op_rule(name: str) -> int:
 
 
 def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
-    """Return for each of ``copies`` (rows) whether the copy changes the element type.
+    """Return whether each copy changes the element type.
 
     If the types are unknown, a copy inside ``aten::to`` counts: PyTorch's autocast calls that op.
     """
@@ -156,7 +150,7 @@ def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
 
 @lru_cache(maxsize=4096)
 def _types_differ(dtypes: str) -> int:
-    """Return 1 if the first two types of a JSON list differ, 0 if they are equal, −1 if unknown."""
+    """Return 1 if the first two types of a JSON list differ, 0 if equal, −1 if unknown."""
     types = [str(entry) for entry in recorded_inputs(dtypes)]
     if len(types) < 2:
         return -1
@@ -165,11 +159,7 @@ def _types_differ(dtypes: str) -> int:
 
 
 def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Codes) -> Codes:
-    """Return the rule number of each kernel in ``rows``, by the order in the module's docstring.
-
-    With JAX, ``op_name`` ends in a fusion's last op. If this op only moves elements and the
-    kernel's name shows a computation, the kernel's name decides.
-    """
+    """Return each kernel's rule, by the order in the module's docstring."""
     known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
     in_layer = _around(links, recurrent, rows)
@@ -178,6 +168,7 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     by_kernel = events.mapped("name", _kernel_rule, _NUMBER[UNNAMED], _RULE, is_kernel)[rows]
     named = _named_rules(events)[rows]
     says_more = _is(by_kernel, *_SAYS_MORE) & (named != NONE) & _is(named, "layout")
+    # JAX's ``op_name`` ends in a fusion's last op, which may only move elements
     rules = np.where((by_op != NONE) | says_more, by_op, named)
     rules = np.where((rules == NONE) | _copies_itself(by_kernel, rules), by_kernel, rules)
     rules = np.where(in_layer != NONE, in_layer, rules)
@@ -189,25 +180,22 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return the rule of each kernel's op or, if it has none, of the nearest op around with one.
-
-    ``candidates`` has the rule of each op, ``rows`` the kernels.
-    """
+    """Return the rule of each kernel's op, or else of the nearest op around it with a rule."""
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
-    """Return a mask of the kernels that copy a tensor before or after the work of their op.
+    """Return which kernels copy a tensor before or after their op.
 
-    A kernel whose name may mean a cast or a copy is not in the mask if the op is a cast or a copy.
+    A kernel that may be a cast or a copy does not count inside an op that is one.
     """
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
 
 
 def _named_rules(events: EventTable) -> Codes:
-    """Return the rule number for each event's ``op_name`` (XPlane), or ``NONE``."""
+    """Return the rule for each event's ``op_name``."""
     return events.mapped("op_name", _named_rule, NONE, _RULE)
 
 
@@ -225,7 +213,7 @@ def _kernel_rule(name: str) -> int:
 
 
 def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
-    """Return a mask of the events in a name scope ``optimizer``, or launched in it."""
+    """Return which events are in a name scope ``optimizer``, or were launched there."""
     optimizer = PHASES.index("optimizer")
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):

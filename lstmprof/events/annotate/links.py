@@ -1,8 +1,4 @@
-"""Link each event to its parent, launch, op, phase and forward op.
-
-Reads the events of one profile and fills ``parent_id``, ``launch_id``, ``op_id``, ``phase`` and
-``forward_id``. An unknown link stays null. ``steps`` fills ``step``.
-"""
+"""Link each event to its parent, launch, op, phase and forward op."""
 
 from __future__ import annotations
 
@@ -17,19 +13,17 @@ from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
 
-#: Names of the ranges that torch.optim writes; zero_grad belongs to the optimizer's phase, too.
+#: Ranges of torch.optim; zero_grad belongs to the optimizer's phase, too.
 _OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
-#: Name scopes of the backward pass. The name of a TensorFlow node begins with its scope, and
-#: tf.GradientTape adds a prefix. JAX writes jvp(scope) for the forward pass of a differentiated
-#: function and transpose(jvp(scope)) for its backward pass.
+#: Name scopes of the backward pass. tf.GradientTape adds a prefix to a node's scope. JAX writes
+#: jvp(scope) for the forward pass and transpose(jvp(scope)) for the backward pass.
 _GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients(?:_\d+)?/|transpose\(jvp\(")
 _PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:)]|$)")
-#: PyTorch's autograd engine wraps every backward node in an op whose name has this prefix.
+#: PyTorch's autograd engine wraps every backward node in an op with this prefix.
 _AUTOGRAD = "autograd::engine::"
-#: Names of backward nodes; PyTorch's older profiler records the nodes without the engine's op.
+#: Backward nodes; PyTorch's older profiler records them without the engine's op.
 _GRADIENT_NODE = re.compile(r"[A-Z]\w*Backward\d*|torch::autograd::\w+")
-#: MXNet's engine runs operators while Python is already in another phase, so the names of the
-#: operators decide the phase.
+#: MXNet's engine runs operators while Python is already in another phase, so their names decide.
 _MXNET_PHASES = (
     ("backward", re.compile(r"mxnet::_(?:backward_|grad_add$)")),
     ("optimizer", re.compile(r"mxnet::\w+_update(?:_phase[12])?$")),
@@ -39,7 +33,7 @@ _MXNET_PHASES = (
 
 
 def linked(events: EventTable) -> EventTable:
-    """Return ``events`` with ``parent_id``, ``launch_id``, ``op_id`` and ``phase`` filled."""
+    """Fill ``parent_id``, ``launch_id``, ``op_id`` and ``phase``."""
     parent = small(parents(events))
     events = events.with_columns({"parent_id": _ids(events, parent)})
     launch = small(launches(events))
@@ -53,23 +47,22 @@ def linked(events: EventTable) -> EventTable:
 
 
 def small(rows: Ints) -> Codes:
-    """Return row numbers as 32-bit integers if possible: profiles have millions of rows."""
+    """Use 32-bit row numbers if possible: profiles have millions of rows."""
     return rows.astype(np.int32) if len(rows) < 2**31 else rows
 
 
 def _ids(events: EventTable, rows: Ints) -> pa.Array:
-    """Return the ``event_id`` of each row number in ``rows``, null for ``NONE``."""
+    """Return the ``event_id`` of each row."""
     event_id = events.ints("event_id", NONE)
     return pa.array(event_id[np.maximum(rows, 0)], mask=rows == NONE) if len(rows) else pa.array([])
 
 
 def parents(events: EventTable) -> Ints:
-    """Return for each event the row of the innermost enclosing event on its thread, or ``NONE``.
+    """Return the row of the innermost event around each event on its thread.
 
-    In nesting order, the enclosing event is the nearest earlier row that does not end sooner. The
-    search runs for all rows at once. It skips a row that ends sooner together with all rows that
-    this row has skipped, so that it needs few passes: the depth of nesting times the logarithm of
-    the number of rows.
+    In nesting order, this is the nearest earlier row that does not end sooner. All rows search at
+    once; a row that ends sooner is skipped with all rows that it has skipped, so few passes are
+    needed.
     """
     thread = small(thread_ids(events))
     rows = small(nesting_order(events, np.flatnonzero(thread >= 0)))
@@ -90,33 +83,24 @@ def parents(events: EventTable) -> Ints:
 
 
 def launches(events: EventTable) -> Ints:
-    """Return for each activity the row of its launch, or ``NONE``.
-
-    The launch is the earliest runtime call with the activity's rank and correlation id.
-    """
+    """Return each activity's launch: the earliest runtime call with its correlation id."""
     return _calls_with(events, events.ints("correlation_id", UNKNOWN))
 
 
 def captured_by(events: EventTable) -> Ints:
-    """Return for each activity of a CUDA graph the row of the call that was captured as its node.
-
-    It is ``NONE`` if the profile does not record the capture.
-    """
+    """Return the call that was captured as each activity's CUDA graph node."""
     return _calls_with(events, events.ints("graph_node_id", UNKNOWN))
 
 
 def _calls_with(events: EventTable, number: Ints) -> Ints:
-    """Return for each activity the row of its rank's earliest runtime call with equal ``number``.
-
-    If the profile names the process of an activity, the call must belong to that process, because
-    these numbers are unique only within a process.
-    """
+    """Return each activity's earliest runtime call of its rank with an equal number."""
     rank, pid = (events.ints(name, UNKNOWN) for name in ("rank", "pid"))
     has_number = number > 0  # profilers write 0 or −1 for an unknown id
     calls = np.flatnonzero(has_number & events.is_kind("runtime"))
     activities = has_number & events.is_kind(*ACTIVITY_KINDS)
     call = np.full(len(events), NONE, dtype=np.int64)
     calls = calls[longer_first(events.start_ns[calls], events.dur_ns[calls])]
+    # the numbers are unique only within a process
     for rows, columns in (
         (np.flatnonzero(activities & (pid == UNKNOWN)), (rank, number)),
         (np.flatnonzero(activities & (pid != UNKNOWN)), (rank, pid, number)),
@@ -126,7 +110,7 @@ def _calls_with(events: EventTable, number: Ints) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the first of ``among`` with equal ``columns``, or ``NONE``."""
+    """Return for each of ``rows`` the first of ``among`` with equal ``columns``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     all_rows = np.concatenate([among, rows])
@@ -140,10 +124,10 @@ def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
 
 
 def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
-    """Return for each activity and runtime call the row of the op that issued it, or ``NONE``.
+    """Return the op that issued each activity or runtime call.
 
-    This is the innermost op that encloses the runtime call, or the launch of the activity. If the
-    launch is unknown, it is the op with the activity's external id (``ops_by_external_id``).
+    It is the innermost op around the call or the launch. Without a launch, it is the op with the
+    activity's external id.
     """
     is_op = events.is_kind("op")
     enclosing = inherited(parent, small(np.where(is_op, np.arange(len(events)), NONE)))
@@ -155,13 +139,10 @@ def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
 
 
 def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
-    """Return for each activity without a launch the row of the op with the same external id.
-
-    If several ops of the activity's rank have the id, the first one is returned. The result is
-    ``NONE`` if no op has the id, or if the profiler wrote the correlation id as external id.
-    """
+    """Return the first op with the external id of each activity without a launch."""
     rank, external = (events.ints(name, UNKNOWN) for name in ("rank", "external_id"))
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
+    # some profilers write the correlation id as external id
     activity &= (external > 0) & (external != events.ints("correlation_id", UNKNOWN))
     rows = np.flatnonzero(activity)
     op = np.full(len(events), NONE, dtype=np.int64)
@@ -170,13 +151,11 @@ def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
 
 
 def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
-    """Return the phase of each event as an index into ``PHASES``, or ``NONE``.
+    """Return the phase of each event as an index into ``PHASES``.
 
-    The first of these that is known decides: the name scope of the event itself (graph nodes of
-    TensorFlow, XLA ops); the nearest enclosing event that shows a phase (a node with a scope, a
-    range named like a phase, an op of autograd, of MXNet or of a loop); for an activity, the phase
-    of its launch; for other host events, the phase range that was open on any thread of the rank
-    when the event started.
+    The first source decides: the event's name scope (TensorFlow, XLA); the nearest event around it
+    that shows a phase; the phase of an activity's launch; the phase range open on any thread of the
+    rank when a host event started.
     """
     scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))
@@ -209,7 +188,7 @@ def _op_phase(name: str) -> int:
     if name.startswith("mxnet::"):
         matches = (PHASES.index(phase) for phase, pattern in _MXNET_PHASES if pattern.match(name))
         return next(matches, NONE)
-    # Imported here, because commands that read a stored run do not need the rules for categories.
+    # Imported here, because a stored run does not need the rules.
     from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
 
     scan = scan_label(name)
@@ -225,7 +204,7 @@ def _range_phase(name: str) -> int:
 
 
 def scope_phases(events: EventTable) -> Codes:
-    """Return the phase that the name scope of each node or XLA op shows, or ``NONE``."""
+    """Return the phase that each op's name scope shows."""
     return events.once(_scope_phases, "name", "op_name", "kind")
 
 
@@ -267,7 +246,6 @@ def _open_phases(events: EventTable) -> Codes:
 
 
 def with_forwards(events: EventTable) -> EventTable:
-    """Return ``events`` with ``forward_id`` filled."""
     forward = forwards(events)
     event_id = events.ints("event_id", UNKNOWN)
     named = event_id[np.maximum(forward, 0)] if len(event_id) else forward
@@ -275,12 +253,10 @@ def with_forwards(events: EventTable) -> EventTable:
 
 
 def forwards(events: EventTable) -> Ints:
-    """Return for each backward op the row of the forward op whose gradient it computes, or −1.
+    """Return the forward op whose gradient each backward op computes.
 
-    PyTorch's autograd numbers the nodes of its graph. The forward op that makes a node and the
-    backward op that runs the node later have the node's number. Of several earlier ops with the
-    number, the one that started last made the node. So the forward op is the last op of the rank
-    with the same number that began before the backward op. Source: the ``fwdbwd`` flows of
+    PyTorch's autograd numbers the nodes of its graph. A node's forward op is the last op of the
+    rank with its number that began before the backward op. Source: the ``fwdbwd`` flows of
     torch/csrc/autograd/profiler_kineto.cpp.
     """
     number = events.ints("sequence_number", UNKNOWN)
@@ -289,7 +265,7 @@ def forwards(events: EventTable) -> Ints:
     forward = np.full(len(events), -1, dtype=np.int64)
     rows = np.flatnonzero(numbered)
     rank, start = events.ints("rank", UNKNOWN), events.start_ns
-    # If starts are equal, backward ops come first, because a forward op must begin earlier.
+    # at equal starts backward ops come first: a forward op must begin earlier
     rows = rows[np.lexsort((~is_backward[rows], start[rows], number[rows], rank[rows]))]
     place = np.where(is_backward[rows], -1, np.arange(len(rows)))
     latest = np.maximum.accumulate(place) if len(rows) else place

@@ -1,10 +1,8 @@
 """Count the events of each rank by kind, to show what a profile lacks.
 
-Reads events with all derived columns. The counts are made once, when a run is written, so that
-later commands need not read millions of events. Events are counted in one table, or in its parts in
-order of time. A launch and its activity may be in different parts, so ``ActivityCounts`` finds the
-launches with an activity before the count starts. Calls that still run are remembered for the next
-part.
+The counts are made once, when a run is written, so that later commands need not read millions of
+events. A launch and its activity may be in different parts of a table, so ``ActivityCounts`` joins
+them first.
 """
 
 from __future__ import annotations
@@ -24,20 +22,19 @@ from lstmprof.events.stored import StoredEvents
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Overlaps of activities up to this many ns do not count: profilers round times to up to 1 µs, so
-#: the activities may only touch.
+#: Shorter overlaps of activities do not count: profilers round times to up to 1 µs.
 ROUNDED_NS = 1000
-#: Names of runtime calls that give work to a device: CUDA's, HIP's, and calls of other accelerators
-#: (MTIA: ``enqueueCommand memcpyHtoDAsync``).
+#: Runtime calls that give work to a device: of CUDA, HIP and other accelerators (MTIA:
+#: ``enqueueCommand memcpyHtoDAsync``).
 _HANDS_OVER = re.compile(r"(?i)launch|memcpy|memset|enqueue|submit")
-#: Names of ops and ranges of libraries that run only on GPUs. Ops that also run on a CPU
-#: (``_use_cudnn_ctc_loss``) and names that users choose do not match.
+#: Ops and ranges of libraries that run only on GPUs; not ops that also run on a CPU
+#: (``_use_cudnn_ctc_loss``) and not names that users choose.
 _GPU_NAMES = re.compile(
     r"(?:aten::|.*:)?_?(?:cudnn|miopen)_(?!is_acceptable)\w*|(?:.*[:/])?Cudnn[A-Z]\w*"
     r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
 )
 _CAPTURE_BEGINS, _CAPTURE_ENDS = "StreamBeginCapture", "StreamEndCapture"
-#: Columns of the events table that are needed for counting.
+#: Columns of the events table that counting reads.
 COUNTED = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device", "stream"),
     *("parent_id", "launch_id", "step"),
@@ -46,12 +43,10 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of some events, with one entry per event; times are in ns.
+    """Columns of some events, one entry per event.
 
-    ``row`` is the event's row in the whole table; ``launch`` is the row of an activity's launch.
-    ``thread`` is the number of the host thread, and ``stream`` the number of the device's stream;
-    −1 if the event has none or it is unknown. ``flags`` has a mask for each property, such as
-    ``op`` or ``activity``.
+    ``row`` and ``launch`` are rows of the whole table, ``thread`` and ``stream`` numbers or −1, and
+    ``flags`` has a mask per property, such as ``op`` or ``activity``.
     """
 
     row: Ints
@@ -64,23 +59,21 @@ class Columns:
     flags: dict[str, Flags]
 
     def only(self, rows: Ints) -> Columns:
-        """Return the columns of only the events at the positions ``rows``."""
         arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "flags"}
         return Columns(**arrays, flags={name: flag[rows] for name, flag in self.flags.items()})
 
     def where(self, name: str) -> Ints:
-        """Return the positions at which the flag ``name`` is set."""
         return np.flatnonzero(self.flags[name])
 
 
 class _Numbers:
-    """Gives each distinct tuple of keys one number, from 0 on, for all parts of a table."""
+    """Gives each tuple of keys one number, in all parts of a table."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
 
     def of(self, *keys: Ints) -> Ints:
-        """Return for each position the number of the tuple of all ``keys`` there."""
+        """Return the number of the keys at each position."""
         groups = Groups(*keys)
         things = zip(*(key[groups.first].tolist() for key in keys), strict=True)
         numbers = [self._numbers.setdefault(thing, len(self._numbers)) for thing in things]
@@ -88,14 +81,14 @@ class _Numbers:
 
 
 class Reading:
-    """Reads the ``Columns`` of the parts of one table, in order."""
+    """Reads the ``Columns`` of a table, part by part."""
 
     def __init__(self) -> None:
         self._threads, self._streams = _Numbers(), _Numbers()
         self._running: Ints = np.empty(0, dtype=np.int64)
 
     def columns(self, events: EventTable) -> Columns:
-        """Return the columns of ``events``, the next part of the table."""
+        """Return the columns of the next part."""
         activity = events.is_kind(*ACTIVITY_KINDS)
         runtime = events.is_kind("runtime")
         calls = runtime & ~self._within_runtime(events, runtime)  # no driver call inside a call
@@ -134,7 +127,7 @@ class Reading:
         )
 
     def _within_runtime(self, events: EventTable, runtime: Flags) -> Flags:
-        """Return for each event whether its parent is a runtime call of this or an earlier part."""
+        """Return whether each event's parent is a runtime call, of this or an earlier part."""
         parent = events.rows_named("parent_id")
         local = parent - events.first_row
         in_part = (parent != NONE) & (local >= 0)
@@ -147,10 +140,7 @@ class Reading:
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """Return one number per event, equal for equal rank and ``columns``.
-
-        Events that are not in ``rows`` have ``NONE``.
-        """
+        """Return equal numbers for equal rank and ``columns``; ``NONE`` outside of ``rows``."""
         numbered = np.full(len(events), NONE, dtype=np.int64)
         keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns))
         numbered[rows] = numbers.of(*keys)
@@ -159,10 +149,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class _ProcessCounts:
-    """The ``counts`` of one process by field name of ``Recorded``, and its step numbers.
-
-    ``busy_steps`` are the numbers of the steps with an activity.
-    """
+    """Counts of one process by field of ``Recorded``; ``busy_steps`` have an activity."""
 
     counts: dict[str, int]
     steps: set[int]
@@ -170,10 +157,9 @@ class _ProcessCounts:
 
 
 class Tally:
-    """Counts the events of several processes, chunk by chunk of the events table.
+    """Counts the events of several processes, part by part of the table.
 
-    ``activity_counts`` shows which launches have activities. Processes are numbered from 0 to
-    ``processes`` − 1. Threads and streams belong to one process each.
+    Processes are numbered from 0. Threads and streams belong to one process each.
     """
 
     def __init__(self, activity_counts: ActivityCounts, processes: int = 1) -> None:
@@ -182,12 +168,12 @@ class Tally:
         self._first_ns, self._end_ns = _late(processes), _early(processes)
         self._steps: list[set[int]] = [set() for _ in range(processes)]
         self._busy_steps: list[set[int]] = [set() for _ in range(processes)]
-        self._has_launched = np.zeros(processes, dtype=np.bool_)  # one flag per stream
+        self._has_launched = np.zeros(processes, dtype=np.bool_)  # per stream
         self._lost = _Lost(processes)
         self._overlaps = _Overlaps(processes)
 
     def add(self, columns: Columns, process: Ints) -> None:
-        """Count the events of the next chunk; ``process`` has each event's process number."""
+        """Count the events of the next part; ``process`` is each event's process."""
         activities = columns.where("activity")
         launchable = activities[~columns.flags["migration"][activities]]
         np.minimum.at(self._first_ns, process, columns.start)
@@ -221,7 +207,7 @@ class Tally:
         self._overlaps.add(columns, process, activities, self._activity_counts)
 
     def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return the activities without a launch that precede all with a launch on their stream."""
+        """Return activities without a launch before the first with a launch on their stream."""
         stream, start = columns.stream[activities], columns.start[activities]
         stream = np.where(stream == NONE, process[activities], stream + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -233,7 +219,6 @@ class Tally:
         return np.asarray(activities[without & (start < first[stream])])
 
     def counts(self) -> list[_ProcessCounts]:
-        """Return the counts of each process."""
         sums = {name: counts.tolist() for name, counts in self._sums.items()}
         length_ns = np.maximum(0, self._end_ns - np.minimum(self._first_ns, self._end_ns))
         lost, overlaps = self._lost.counts(), self._overlaps.counts()
@@ -268,23 +253,19 @@ def _counts(processes: Ints, count: int) -> Ints:
 
 
 class _Lost:
-    """Counts kernel launches, and kernel launches without an activity.
-
-    Launches without an activity are counted in total, and separately before the first and after
-    the last launch with an activity.
-    """
+    """Counts kernel launches without an activity: all, the first ones and the last ones."""
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
         self._launches = np.zeros(processes, dtype=np.int64)
-        # Start of the first and of the last launch that has an activity.
+        # start of the first and last launch with an activity
         self._first_with_activity, self._last_with_activity = _late(processes), _early(processes)
         self._all, self._first, self._last = (_Starts(processes) for _ in range(3))
         self._end_ns = _early(processes)
         self._captures: Counter[tuple[str, int]] = Counter()  # (flag name, thread): number of calls
 
     def add(self, columns: Columns, process: Ints, activity_counts: ActivityCounts) -> None:
-        """Count the launches in the next chunk of the events table."""
+        """Count the launches of the next part."""
         launches = columns.where("kernel launch")
         has_activity = activity_counts.any(columns.row[launches])
         lost, with_activity = launches[~has_activity], launches[has_activity]
@@ -299,7 +280,7 @@ class _Lost:
     def _count_ends(
         self, lost: Ints, lost_ns: Ints, with_activity: Ints, with_activity_ns: Ints
     ) -> None:
-        """Count lost launches before the first and after the last launch that has an activity."""
+        """Count lost launches before the first and after the last launch with an activity."""
         first, last = _late(self._processes), _early(self._processes)
         np.minimum.at(first, with_activity, with_activity_ns)
         np.maximum.at(last, with_activity, with_activity_ns)
@@ -312,7 +293,7 @@ class _Lost:
         self._first.add(lost[before], lost_ns[before])
 
     def _captured(self, columns: Columns, rows: Ints) -> Flags:
-        """Return for each call in ``rows`` whether its thread was capturing a CUDA graph."""
+        """Return whether each call's thread was capturing a CUDA graph."""
         inside = np.zeros(len(rows), dtype=np.bool_)
         calls = {name: columns.where(name) for name in ("capture", "captured")}
         threads = {thread for _, thread in self._captures}
@@ -331,7 +312,7 @@ class _Lost:
         return inside
 
     def counts(self) -> list[dict[str, int]]:
-        """Return the counts of each process, under the field names of ``Recorded``."""
+        """Return each process's counts by field of ``Recorded``."""
         return [self._of_process(number) for number in range(self._processes)]
 
     def _of_process(self, number: int) -> dict[str, int]:
@@ -352,35 +333,34 @@ class _Lost:
 
 
 class _Starts:
-    """The number of launches per process, and the earliest start of these launches."""
+    """The number of launches per process, and their earliest start."""
 
     def __init__(self, processes: int) -> None:
         self.count = np.zeros(processes, dtype=np.int64)
         self.least_ns = _late(processes)
 
     def add(self, processes: Ints, start_ns: Ints) -> None:
-        """Add launches with these process numbers and starts."""
         self.count += _counts(processes, len(self.count))
         np.minimum.at(self.least_ns, processes, start_ns)
 
     def forget(self, processes: Ints) -> None:
-        """Set the counts of ``processes`` to 0 again."""
+        """Set the counts of these processes to 0."""
         self.count[processes] = 0
         self.least_ns[processes] = np.iinfo(np.int64).max
 
 
 class _Overlaps:
-    """Counts activities that overlap an earlier activity of their stream, and the ns of overlap."""
+    """Counts activities that overlap an earlier activity of their stream."""
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
-        # For each stream, its activity that ends last: (streams, starts, ends, process numbers).
+        # the activity of each stream that ends last: (streams, starts, ends, process numbers)
         self._latest_end = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
     def add(
         self, columns: Columns, process: Ints, activities: Ints, activity_counts: ActivityCounts
     ) -> None:
-        """Count the overlaps of ``activities``, positions in the next chunk of the events table."""
+        """Count overlaps in the next part."""
         rows = activities[columns.stream[activities] != NONE]
         own = (
             columns.stream[rows],
@@ -395,7 +375,7 @@ class _Overlaps:
         number = number[order]
         same = stream[1:] == stream[:-1]
         longest = np.arange(len(stream))
-        if (same & (start[1:] < end[:-1])).any():  # otherwise no activities overlap
+        if (same & (start[1:] < end[:-1])).any():  # otherwise nothing overlaps
             longest = latest_ends(stream, end)
             shared = np.minimum(end[longest[:-1]], end[1:]) - start[1:]
             hits = np.flatnonzero(same & (shared > ROUNDED_NS))
@@ -408,7 +388,7 @@ class _Overlaps:
         self._latest_end = (stream[last], start[last], end[last], number[last])
 
     def counts(self) -> list[dict[str, int]]:
-        """Return per process the number of activities with an overlap, and the overlaps' ns."""
+        """Return each process's number of overlaps, and their ns."""
         pairs = zip(self._count.tolist(), self._ns.tolist(), strict=True)
         return [{"overlaps": count, "overlap_ns": ns} for count, ns in pairs]
 
@@ -417,22 +397,19 @@ class _Overlaps:
 class Recorded:
     """Counts of the events of one rank. Activities are kernels, copies and memsets on a device.
 
-    - ``ops_in_steps`` counts ops that began in a marked step. ``ranges`` are host ranges;
-      ``device_ranges`` are copies of host ranges on a device, or hardware counters. ``gpu_ops`` are
-      ops and ranges of libraries that run only on GPUs.
-    - ``handed_over`` counts runtime calls that gave work to a device. ``kernel_launches`` counts
-      launches of kernels and graphs, except launches captured into a graph, which run nothing.
-    - ``activity_ns`` is the sum of the durations of the ``activities``. ``migrations`` counts the
-      driver's page migrations of managed memory. ``unlaunched`` counts other activities without a
-      launch in the profile; ``launched_before`` of the ``unlaunched`` began before the first
-      activity of their stream that has a launch.
-    - ``lost`` counts kernel launches without an activity. ``lost_first`` of them began before the
-      first launch with an activity, up to ``lost_first_ns`` before. ``lost_last`` of them began
-      after the last launch with an activity, within ``lost_last_ns``.
-    - ``overlaps`` counts activities that began while another activity of their stream ran;
-      ``overlap_ns`` is the time in which both ran. Branches of a CUDA graph do not count.
-    - ``bare_steps`` counts marked steps without an activity; 0 if no step has an activity.
-      ``first_bare`` is the number of the first such step.
+    - ``ops_in_steps`` began in a marked step. ``device_ranges`` are copies of host ranges on a
+      device, or hardware counters. ``gpu_ops`` are ops and ranges of libraries that run only on
+      GPUs.
+    - ``handed_over`` are runtime calls that gave work to a device. ``kernel_launches`` launch
+      kernels and graphs, without launches captured into a graph, which run nothing.
+    - ``migrations`` are the driver's page migrations of managed memory. ``unlaunched`` are other
+      activities without a launch; ``launched_before`` of them began before the first activity of
+      their stream with a launch.
+    - ``lost`` are kernel launches without an activity, ``lost_first`` of them before the first
+      launch with an activity (at most ``lost_first_ns`` before), ``lost_last`` after the last one.
+    - ``overlaps`` are activities that began while another of their stream ran, except branches of a
+      CUDA graph; ``overlap_ns`` is the shared time.
+    - ``bare_steps`` are marked steps without an activity; 0 if no step has one.
     """
 
     rank: int | None = None
@@ -467,17 +444,16 @@ class Recorded:
 
     @property
     def launchable(self) -> int:
-        """Return the number of activities that need a launch: all except page migrations."""
+        """Count the activities that need a launch: all except page migrations."""
         return self.activities - self.migrations
 
     @property
     def host_events(self) -> int:
-        """Return the number of ops, ranges, steps and Python frames."""
         return self.ops + self.ranges + self.steps + self.python_frames
 
 
 def recorded(events: EventTable) -> tuple[Recorded, ...]:
-    """Return the counts of each rank; ``events`` need all derived columns."""
+    """Count the events of each rank, after all derived columns are filled."""
     if isinstance(events, StoredEvents):
         return _counts_on_disk(events)
     columns = Reading().columns(events)
@@ -504,8 +480,8 @@ def _count_process(columns: Columns) -> _ProcessCounts:
 
 
 def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
-    """Count one batch at a time; the whole table if a rank's processes ran one after the other."""
-    # Imported here, because commands that read a stored run do not need the rules for categories.
+    """Count one batch at a time, or the whole table if processes ran one after the other."""
+    # Imported here, because a stored run does not need the rules.
     from lstmprof.events.annotate.stored_annotation import deciding_events
 
     deciding = events.once(deciding_events)
@@ -520,7 +496,7 @@ def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
 
 
 def _rank_counts(rank: int | None, processes: list[_ProcessCounts]) -> Recorded:
-    """Return the counts of a rank, whose ``processes`` ran one after the other."""
+    """Sum the counts of a rank's processes, which ran one after the other."""
     counts: Counter[str] = Counter()
     for process in processes:
         counts.update(process.counts)

@@ -1,11 +1,10 @@
 """Compute the step windows: the time interval of each step of each rank.
 
-Markers are host events that a profile records per step, or ranges that the user names.
-lstmprof's own captures synchronise at the end of a step, so the window is the marker's interval. In
-other profiles, a window reaches from the start of one marker to the start of the next; the last
-window ends with its marker or with the last activity, whichever is later. Without markers, the
-whole profile is one window. If the processes of a rank ran one after the other, such as the rounds
-of a capture, each process has its own windows. Source: docs/ledger.md.
+Markers are host events that a profile records per step, or ranges that the user names. lstmprof's
+captures synchronise at the end of a step, so a window is the marker. In other profiles it reaches
+to the next marker; the last one ends with its marker or the last activity. Without markers, the
+whole profile is one window. Processes that ran one after the other have their own windows. Source:
+docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
 _MOST_NAMED = 8
-#: The number at the end of a marker's name; at most 18 digits, so that it fits into an int64.
+#: The number at the end of a marker's name; 18 digits fit into an int64.
 _NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 
 
@@ -34,10 +33,8 @@ _NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 class Window:
     """The interval [start_ns, end_ns) of one step of one rank.
 
-    ``step`` is None if the profile has no markers. ``thread`` is the number of the host thread that
-    ran the step (``threads.thread_ids``), or None if unknown. ``framework_ranges`` are names of
-    steps and ranges in which only the framework runs: time between the ops inside is dispatch, not
-    Python.
+    ``step`` is None without markers. ``thread`` ran the step. In ``framework_ranges`` only the
+    framework runs, so time between ops is dispatch, not Python.
     """
 
     rank: int | None
@@ -49,18 +46,17 @@ class Window:
 
     @property
     def length_ns(self) -> int:
-        """Return the length of the step in ns."""
         return self.end_ns - self.start_ns
 
 
 def median_step(windows: Iterable[Window]) -> Window:
-    """Return the window of median length, or the shorter of the middle two."""
+    """Return the window of median length, the shorter of two."""
     by_length = sorted(windows, key=lambda window: window.length_ns)
     return by_length[(len(by_length) - 1) // 2]
 
 
 def with_markers(events: EventTable, pattern: str) -> EventTable:
-    """Return ``events`` with host ranges whose names match ``pattern`` as the only steps.
+    """Make host ranges whose names match ``pattern`` the only steps.
 
     Raises:
         UsageError: ``pattern`` is not a regular expression, or matches no range.
@@ -90,7 +86,7 @@ def _host_ranges(events: EventTable) -> Flags:
 
 
 def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
-    """Return the column ``kind`` with host ranges that match ``expression`` as the only steps."""
+    """Return the column ``kind`` with matching host ranges as the only steps."""
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
     kinds[events.where_name(expression.search) & _host_ranges(events)] = "step"
@@ -98,7 +94,7 @@ def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
 
 
 def windows(events: EventTable, *, captured: bool) -> list[Window]:
-    """Return the step windows, sorted by rank and time; ``captured``: lstmprof made the profile."""
+    """Return the step windows, sorted by rank and time."""
     all_windows: list[Window] = []
     thread = thread_ids(events)
     for rank in events.ranks():
@@ -114,7 +110,7 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
-    """Return the rows of the outermost markers of the thread with the most markers, by time."""
+    """Return the outermost markers of the thread with the most markers, by time."""
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
@@ -134,7 +130,7 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return one window per marker; ``processes`` has (rows, markers) per process, in order."""
+    """Return one window per marker; ``processes`` has (rows, markers) in order of time."""
     rows = [row for _, markers in processes for row in markers.tolist()]
     ends = [end for part, markers in processes for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -145,10 +141,9 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Return the end in ns of each marker's step; ``rows`` are all events of the process.
+    """Return the end of each marker's step; ``rows`` are all events of the process.
 
-    In profiles that lstmprof ``captured``, a step ends with its marker, in others when the next
-    marker starts.
+    In lstmprof's captures a step ends with its marker, elsewhere with the next marker's start.
     """
     ends = events.end_ns[markers]
     if not captured:
@@ -160,7 +155,7 @@ def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list
 
 
 def _numbers(names: list[str]) -> list[int]:
-    """Return the numbers in the names (``ProfilerStep#7``), or 0, 1 … if these are not distinct."""
+    """Return the numbers in the names (``ProfilerStep#7``), or 0, 1 … if some are equal."""
     matches = [_NUMBER.search(name) for name in names]
     numbers = [int(n.group(1)) for n in matches if n]
     distinct = len(numbers) == len(names) == len(set(numbers))
@@ -175,7 +170,7 @@ def _whole_profile(events: EventTable, rank: int | None, rows: Ints, thread: Int
 
 
 def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
-    """Return the thread number with the most ops or, without ops, with the most runtime calls."""
+    """Return the thread with the most ops, or else with the most runtime calls."""
     for kind in ("op", "runtime"):
         on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
@@ -184,7 +179,7 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """Count the windows with a step number for each of ``ranks`` (``UNKNOWN`` for rank None)."""
+    """Count the numbered steps of each rank."""
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )
@@ -192,7 +187,7 @@ def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
 
 
 def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
-    """Return ``events`` with ``step``: the step in which the event, or its launch if any, began."""
+    """Fill ``step`` with the step in which the event, or its launch, began."""
     at = events.start_ns.copy()
     launch = events.rows_named("launch_id")
     has_launch = np.flatnonzero(launch >= 0)
@@ -212,16 +207,15 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
 
 
 def bounds_of(step_windows: Iterable[Window]) -> tuple[Ints, Ints]:
-    """Return the starts and the ends of the windows."""
     bounds = [(window.start_ns, window.end_ns) for window in step_windows]
     starts, ends = np.array(bounds, dtype=np.int64).reshape(-1, 2).T
     return starts, ends
 
 
 def windows_at(at_ns: Ints, step_windows: Sequence[Window]) -> Ints:
-    """Return for each time the index of the window that contains it, or −1.
+    """Return the window of one rank that contains each time, or −1.
 
-    The windows are of one rank. If two contain the time, the one that starts later counts.
+    The window that starts later counts if two contain the time.
     """
     starts, ends = bounds_of(step_windows)
     order = np.argsort(starts, kind="stable")

@@ -1,11 +1,9 @@
 """Compute the derived columns of an events table on disk, one batch at a time.
 
-The result is the same as for a table in memory. An event's derived columns depend on the host
-events around it on its thread, on the open phase ranges and, for an activity, on its launch or the
-op that it names. So the table of a batch also contains earlier host events that still run, and
-*guests*: activities of other batches whose launch or op is in this batch. Joins by id (launches,
-named ops, forward ops) are computed first, for one group of ids at a time (a Grace hash join).
-Memory is bounded by the events of a batch and the host events that run at once.
+An event depends on the host events around it, on open phase ranges, and an activity on its launch
+or op. So a batch is read with host events that still run and with *guests*: activities of other
+batches whose launch or op is in this batch. Joins by id come first, for one group of ids at a time
+(a Grace hash join). The result is the same as in memory.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ _WINDOW_COLUMNS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pi
 def deciding_events(events: StoredEvents) -> EventTable:
     """Return the events that decide where steps begin and end.
 
-    These are the step markers and, for each batch, the first and the last host event of each
-    process, and each rank's last activity between the starts of two successive processes.
+    They are the step markers, the first and last host event of each process in each batch, and the
+    last activity before another process starts.
     """
     chosen: list[pa.Table] = []
     began: dict[int, dict[int, int]] = {}
@@ -67,7 +65,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
 
 
 def _first_of_each(keys: Ints) -> Ints:
-    """Return the position at which each key first occurs; keys are numbered from 0."""
+    """Return where each key first occurs; keys are numbered from 0."""
     first = np.empty(int(keys.max(initial=-1)) + 1, dtype=np.int64)
     # reversed, so that the first position is written last and stays
     first[keys[::-1]] = np.arange(len(keys))[::-1]
@@ -75,7 +73,7 @@ def _first_of_each(keys: Ints) -> Ints:
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
-    """Return for each key the position of its latest ``end_ns``, the first if several are equal."""
+    """Return where each key has its latest end."""
     latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
     np.maximum.at(latest, keys, end_ns)
     last = np.flatnonzero(end_ns == latest[keys])
@@ -83,7 +81,7 @@ def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
 
 
 class Partitions:
-    """Rows of ``width`` int64 columns on disk, in numbered files of the new folder ``path``."""
+    """Rows of int64 columns on disk, in numbered files of a new folder."""
 
     def __init__(self, path: Path, width: int) -> None:
         with room_in(path.parent):
@@ -92,13 +90,7 @@ class Partitions:
         self.numbers: set[int] = set()
 
     def add(self, numbers: Ints, *columns: Ints) -> None:
-        """Append rows, given by their ``columns``, to the files with these ``numbers``.
-
-        The rows of one file keep their order.
-
-        Raises:
-            LstmprofError: the disk is full.
-        """
+        """Append rows to the files with these numbers; the rows of a file keep their order."""
         if not len(numbers):
             return
         order = np.argsort(numbers, kind="stable")
@@ -111,18 +103,18 @@ class Partitions:
         self.numbers.update(distinct.tolist())
 
     def columns(self, number: int) -> list[Ints]:
-        """Return the columns of all rows in the file ``number``."""
+        """Return the columns of one file."""
         if number not in self.numbers:
             return [np.empty(0, dtype=np.int64) for _ in range(self._width)]
         rows = np.fromfile(self._path / str(number), dtype=np.int64).reshape(-1, self._width)
         return list(np.ascontiguousarray(rows.T))
 
 
-#: Number of neighbouring ids whose events are written to the same file.
+#: Events with neighbouring ids are written to one file, this many at a time.
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
-#: Columns from which lstmprof computes the derived columns, without columns that only joins need.
+#: Columns that the derived columns depend on, without columns that only joins need.
 _SOURCE_COLUMNS = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
     *("correlation_id", "external_id", "op_name", "dtypes"),
@@ -131,11 +123,7 @@ _KIND = {kind: number for number, kind in enumerate(KINDS)}
 
 
 def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvents:
-    """Return ``events`` with every derived column filled.
-
-    Raises:
-        LstmprofError: the disk is full.
-    """
+    """Fill every derived column, one batch at a time."""
     deciding = deciding_events(events)
     step_windows = windows(deciding, captured=captured)
     joined = _Joined(events)
@@ -144,16 +132,15 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
         local = categorised(linked(piece.events), captured=captured)
         derived.add(piece, with_steps(local, step_windows))
         pa.default_memory_pool().release_unused()  # Arrow keeps freed memory unless asked
-    # The deciding events are the same after the derived columns have been filled.
+    # the derived columns do not change the deciding events
     return events.overlaid(derived.files(joined.forward)).keeping(deciding_events, deciding)
 
 
 class _Joined:
-    """The events whose ids refer to another batch; each attribute has one file per batch.
+    """Finds events whose launch, op or forward op is in another batch, with a file per batch.
 
-    ``guests`` are activities of other batches whose launch or op is in this batch. ``leavers`` are
-    events of this batch that are guests of other batches. ``forward`` has pairs (backward op,
-    forward op).
+    ``guests`` are activities of other batches, ``leavers`` are activities of this batch that are
+    guests elsewhere, ``forward`` has pairs (backward op, forward op).
     """
 
     def __init__(self, events: StoredEvents) -> None:
@@ -234,7 +221,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Record that the events ``rows`` are guests in the batches of ``to_rows``."""
+        """Record ``rows`` as guests in the batches of ``to_rows``, their launches or ops."""
         own, target = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != target
         self.leavers.add(own[moves], rows[moves])
@@ -260,7 +247,7 @@ _JOIN_COLUMNS = (
 def _table(
     row: Ints, kind: Ints, rank: Ints, start_ns: Ints | None = None, **columns: Ints
 ) -> EventTable:
-    """Return an events table with these columns; ``UNKNOWN`` becomes null."""
+    """Make an events table for joins; ``UNKNOWN`` becomes null."""
     kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
     nulls = pa.nulls(len(row), pa.int64())
     times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
@@ -272,9 +259,9 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """A batch with its guests and with earlier events that still run.
+    """A batch with its guests, and with earlier events that still run.
 
-    ``number`` is the number of the batch. ``rows`` are the events' rows in the whole table.
+    ``rows`` are the events' rows in the whole table.
     """
 
     number: int
@@ -311,7 +298,7 @@ def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
 
 
 class _Derived:
-    """Stores the derived columns of each batch in a file, and of its guests in another file."""
+    """Stores derived columns, in a file per batch and a file for its guests."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
@@ -320,7 +307,7 @@ class _Derived:
         self._texts: dict[str, list[str]] = {}
 
     def add(self, piece: _Piece, derived: EventTable) -> None:
-        """Store the derived columns of the batch in ``piece`` and of its guests."""
+        """Store the derived columns of a batch and its guests."""
         batch = self._events.batches[piece.number]
         values = [self._values(derived, name, piece.rows) for name in _DERIVED]
         is_own = (piece.rows >= batch.first) & (piece.rows < batch.first + batch.rows)
@@ -334,12 +321,7 @@ class _Derived:
         self._guests.add(batches, rows, *(column[guests] for column in values))
 
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
-        """Return the derived column ``name`` of a batch as integers.
-
-        ``rows`` are the batch's rows in the whole table. A link becomes the linked event's row
-        there, and a text an index into ``self._texts``. Other columns keep their values; null is
-        ``NONE``.
-        """
+        """Return a derived column as integers: a link as a row of the run, a text as a code."""
         if name in _TEXTS:
             codes, texts = derived.texts(name)
             self._texts[name] = texts or self._texts.get(name, [])
@@ -350,7 +332,7 @@ class _Derived:
         return values
 
     def files(self, forward: Partitions) -> Iterator[Path]:
-        """Yield one file per batch with all derived columns; ``forward`` is from ``_Joined``."""
+        """Yield one file per batch with all derived columns."""
         for number, (batch, path) in enumerate(zip(self._events.batches, self._own, strict=True)):
             own = read_columns(path)
             values = {name: own.column(name).to_numpy().astype(np.int64) for name in _DERIVED}

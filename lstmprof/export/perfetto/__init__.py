@@ -7,9 +7,8 @@
     activities ─ counters ───┤
     recorded counters ───────┘
 
-The ledger has a track for each device. Its slices are time intervals, named by the category of work
-or the cause of idle time; their lengths sum exactly to the ledger's numbers. Events are read in
-batches, and packets are written immediately.
+The ledger has a track for each device, which shows what the device did or why it was idle at each
+time. Events are read in batches, and packets are written immediately.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ from lstmprof.export.perfetto.run_slices import Arrows, Phases, RunSlices, activ
 from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.runs.run import Run
 
-#: The critical paths are written only for runs with at most this many events: with more events,
-#: they take seconds, and all events would be in memory. Chosen by hand.
+#: Larger runs get no critical paths, which would take seconds and all events in memory. Chosen by
+#: hand.
 _MOST_ON_PATH = 300_000
-#: (start, end) in ns of the exported part of a run; the end is not included.
+#: (start, end) in ns; the end is not included.
 Span = tuple[int, int]
 
 
@@ -58,14 +57,13 @@ def write(
     steps: Sequence[Window] | None = None,
     span: Span | None = None,
 ) -> int:
-    """Write the run of ``breakdown`` to ``path``, whole or not at all; return its size in bytes.
+    """Write a run to ``path``, whole or not at all; return the file's size in bytes.
 
-    If the name ends in ``.gz``, the file is compressed. The ledger of ``steps`` is written, by
-    default of all steps. If ``span`` is given, only events that overlap it are written, uncut.
+    Only events that overlap ``span`` are written, uncut, and only the ledger of ``steps``.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written; the run's events are
-            missing or damaged.
+        missing or damaged.
     """
     refuse(path, force=force)
     names = dict.fromkeys((*run_slices.READS, *OF_LEDGER))
@@ -87,14 +85,14 @@ def write(
 def write_pair(
     lanes: Sequence[tuple[Breakdown, int | None, int | None]], path: Path, *, force: bool = False
 ) -> int:
-    """Write one clean step of each of ``lanes`` to ``path``; return the file's size in bytes.
+    """Write one step of each of several devices or hosts; return the file's size in bytes.
 
-    A lane is (breakdown, rank, device). The step of median length is written, with its clean times;
-    all steps begin at time 0. Events that begin before the step or end after it are cut.
+    ``lanes`` are (breakdown, rank, device). The step of median length is written, with undisturbed
+    times; all steps begin at time 0.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written; the events of a run
-            are missing or damaged.
+        are missing or damaged.
     """
     refuse(path, force=force)
     try:
@@ -110,7 +108,7 @@ def write_pair(
 def _write_step(
     packets: Packets, breakdown: Breakdown, rank: int | None, device: int | None, first: int
 ) -> int:
-    """Write one step of a lane, with arrows numbered from ``first``; return the next number."""
+    """Write one step, with arrows numbered from ``first``; return the next number."""
     events, windows, intervals = breakdown.attributed_steps(rank, device)
     window = median_step(windows)
     rows = events.rows_of_rank(rank)
@@ -140,7 +138,7 @@ def _write_step(
 
 
 def refuse(path: Path, *, force: bool) -> None:
-    """Raise RunError if ``path`` exists and ``force`` is False, or is not a plain file."""
+    """Raise RunError if a file must not be overwritten."""
     check_file(path, force=force, next_step="add --force to overwrite it, or choose another file")
 
 
@@ -188,7 +186,7 @@ def _write(
 
 
 def _batches(packed: Packed) -> Iterator[Batch]:
-    """Yield the events of a run in batches; a small run is one batch."""
+    """Yield the events of a run in batches."""
     batches = Batches(packed)
     if batches.divisible:
         yield from batches
@@ -206,7 +204,7 @@ def _overlaps(batch: Batch, rows: Ints, span: Span) -> Flags:
 
 
 def _main_pids(packed: Packed) -> Mapping[int | None, int | None]:
-    """Return rank -> id of that process of the rank which has most host events."""
+    """Return the process with most host events of each rank."""
     hosted = np.flatnonzero(packed.has_value("pid") & ~packed.has_value("device"))
     ranked = packed.has_value("rank")[hosted]
     rank, pid = (packed.values(name)[hosted].astype(np.int64) for name in ("rank", "pid"))
@@ -236,7 +234,7 @@ def _add_critical_paths(
     windows: Sequence[Window],
     origin_ns: int,
 ) -> None:
-    """Add the critical path of each rank's median step, unless the run has too many events."""
+    """Add the critical path of each rank's median step, unless the run is too large."""
     if breakdown.run.event_count > _MOST_ON_PATH:
         return
     for rank in dict.fromkeys(window.rank for window in windows):
@@ -264,7 +262,7 @@ def _add_counters(
         for counter in device.counters():
             track = tracks.counter(device.rank, device.device, counter.name, counter.unit)
             at_ns, values = counter.at_ns, counter.values
-            if span is not None:  # begin with the last value before ``span``
+            if span is not None:  # begin with the last value before the span
                 first = max(int(np.searchsorted(at_ns, span[0], side="right")) - 1, 0)
                 until = int(np.searchsorted(at_ns, span[1], side="right"))
                 at_ns = np.clip(at_ns[first:until], *span)
@@ -276,16 +274,14 @@ def _add_counters(
 def _add_recorded(
     packets: Packets, tracks: Tracks, run: Run, origin_ns: int, span: Span | None
 ) -> None:
-    """Add the profile's counters; if ``span`` is given, only the values inside ``span``.
-
-    At the start of ``span``, each counter gets its last value from before ``span``.
-    """
+    """Add the profile's counters within the span."""
     track_of: dict[Series, int] = {}
     before: dict[Series, float] = {}
 
     def add(series: Series, at_ns: Sequence[int], values: Sequence[float]) -> None:
         if series not in track_of:
             track_of[series] = tracks.recorded(series)
+            # begin with the last value before the span
             if span is not None and series in before:
                 packets.count(track_of[series], span[0] - origin_ns, before[series])
         for instant, value in zip(at_ns, values, strict=True):
@@ -303,7 +299,7 @@ def _add_recorded(
 
 @dataclass
 class _PartInterval:
-    """A time interval of the ledger with one label; it may go on in the next batch."""
+    """A time interval of the ledger, which may go on in the next batch."""
 
     window: Window
     label: Label
@@ -312,7 +308,7 @@ class _PartInterval:
     end_ns: int
 
     def goes_on(self, next_: _PartInterval) -> bool:
-        """Return whether ``next_`` continues this interval: same step, label and activity."""
+        """Return whether the next interval only continues this one."""
         return self.end_ns == next_.start_ns and (self.window, self.label, self.event) == (
             next_.window,
             next_.label,
@@ -321,7 +317,7 @@ class _PartInterval:
 
 
 class _Ledgers:
-    """Writes the ledger of the steps ``windows`` as a track for each device, batch by batch."""
+    """Write the ledger as a track for each device, batch by batch."""
 
     def __init__(
         self,
@@ -349,7 +345,7 @@ class _Ledgers:
                 self._tracks.steps(window.rank).add(start, end, f"step {window.step}", "step", rest)
 
     def add(self, batch: Batch) -> None:
-        """Add the ledger's intervals of the steps in ``batch``."""
+        """Add the ledger of a batch."""
         attribution = Attribution(batch.events)
         for rank, waits in self._waits.items():
             windows = [
@@ -366,7 +362,7 @@ class _Ledgers:
                     self.add_interval((rank, device), interval)
 
     def add_interval(self, lane: tuple[int | None, int | None], interval: _PartInterval) -> None:
-        """Add the next interval of a lane (rank, device), or extend the interval before."""
+        """Add the next interval of a device, or extend the interval before."""
         before = self._open.get(lane)
         if before and before.goes_on(interval):
             before.end_ns = interval.end_ns

@@ -1,7 +1,6 @@
 """Write the events of a run as Perfetto slices, and compute counters of its devices.
 
-Slices have arguments and arrows, which point from launches to activities. The counters are the
-length of a device's queue, the bandwidth of its copies and its busy share over time.
+The counters are the length of a device's queue, the bandwidth of its copies and its busy share.
 """
 
 from __future__ import annotations
@@ -21,18 +20,17 @@ from lstmprof.events.threads import nesting_order, thread_ids
 from lstmprof.export.perfetto.trace_tracks import Packets, Track, Tracks, flows
 from lstmprof.formats.perfetto import writers
 
-#: Columns of the events table that the slices need.
 READS = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "launch_id"),
     *("op_id", "category", *writers.NUMBERS, *writers.TEXTS),
 )
 _OP = "op"
-#: Kind of events of a device other than activities -> words in the names of their tracks.
+#: Words in the names of tracks for waits and ranges of a device.
 _OTHER_KINDS = {"range": "ranges", "device_sync": "waits"}
 
 
 class Arrows:
-    """The arrows from launches to later activities, numbered ``first`` + ``event_id``."""
+    """The arrows from launches to the kernels or copies that they launched."""
 
     def __init__(self, packed: Packed, first: int = 1) -> None:
         self.first = first
@@ -44,7 +42,7 @@ class Arrows:
         self._launch, self._activity = launch[order], packed.values("event_id")[order]
 
     def of(self, event_ids: Ints) -> list[list[int]]:
-        """Return for each of these events the ids of the activities that it launched."""
+        """Return the ids of the kernels and copies that each event launched."""
         first = np.searchsorted(self._launch, event_ids)
         last = np.searchsorted(self._launch, event_ids, side="right")
         pairs = zip(first.tolist(), last.tolist(), strict=True)
@@ -52,7 +50,7 @@ class Arrows:
 
 
 class RunSlices:
-    """Writes events as slices of ``tracks``; times are counted from ``origin_ns``."""
+    """Write events as slices of tracks."""
 
     def __init__(self, packets: Packets, tracks: Tracks, arrows: Arrows, origin_ns: int) -> None:
         self._packets, self._tracks, self._arrows = packets, tracks, arrows
@@ -60,7 +58,7 @@ class RunSlices:
         self._texts: dict[tuple[str, str], bytes] = {}
 
     def add(self, events: EventTable, rows: Ints, event_ids: Ints) -> None:
-        """Add ``rows`` of ``events``; ``event_ids`` are their ids in the run."""
+        """Write some events."""
         order = nesting_order(events, rows)
         ids = event_ids[np.searchsorted(rows, order)]
         launch = events.rows_named("launch_id")[order]
@@ -146,13 +144,13 @@ def _texts(events: EventTable, column: str, rows: Ints) -> list[str | None]:
 
 
 class Phases:
-    """Finds the phases of steps, such as forward: successive host events of the same phase."""
+    """Find the phases of steps, such as forward: successive host events of the same phase."""
 
     def __init__(self) -> None:
         self._open: dict[int, tuple[int, int, int, int]] = {}  # rank → step, phase, start, end
 
     def add(self, events: EventTable, rows: Ints) -> list[tuple[int | None, int, str, int, int]]:
-        """Return (rank, step, phase, start, end) of phases that ended in ``rows``."""
+        """Return (rank, step, phase, start, end) of phases that have ended."""
         phase = events.mapped("phase", lambda p: PHASES.index(p) if p in PHASES else NONE, NONE)
         step, rank = events.ints("step", UNKNOWN), events.ints("rank", UNKNOWN)
         in_phase: Flags = (phase[rows] != NONE) & (thread_ids(events)[rows] != NONE)
@@ -172,7 +170,7 @@ class Phases:
         return ended
 
     def rest(self) -> list[tuple[int | None, int, str, int, int]]:
-        """Return (rank, step, phase, start, end) of phases that are still open at the end."""
+        """Return the phases that are still open at the end."""
         return [_phase(of_rank, last, last[3]) for of_rank, last in self._open.items()]
 
 
@@ -183,14 +181,13 @@ def _phase(
     return None if rank == UNKNOWN else rank, step, PHASES[place], start_ns, end_ns
 
 
-#: The busy share is computed for ``PARTS`` equal parts of the time, or for fewer parts if these
-#: would be shorter than ``LEAST_PART_NS``.
+#: The busy share is averaged over this many parts of the run, fewer if they would be too short.
 PARTS, LEAST_PART_NS = 1000, 10_000
 
 
 @dataclass(frozen=True)
 class CounterSamples:
-    """The values of one counter of a device; each value is valid from its time in ``at_ns`` on."""
+    """The values of a counter; each is valid from its time on."""
 
     name: str
     unit: str
@@ -200,11 +197,7 @@ class CounterSamples:
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """Arrays with one entry per activity of a device.
-
-    ``launched`` is True if the activity's launch call is known; ``returned_ns`` is the time at
-    which this call returned.
-    """
+    """The kernels and copies of a device, in arrays."""
 
     rank: int | None
     device: int
@@ -215,7 +208,7 @@ class DeviceRows:
     copied_bytes: Ints  # ``NONE``: no copy, or unknown size
 
     def counters(self) -> Iterator[CounterSamples]:
-        """Yield those counters for which the activities have the necessary data."""
+        """Yield the counters for which the profile has the data."""
         if self.launched.any():
             yield CounterSamples("queue length", "activities", *_queue(self))
         if (self.copied_bytes > 0).any():
@@ -225,7 +218,7 @@ class DeviceRows:
 
 
 def activities(packed: Packed) -> Iterator[DeviceRows]:
-    """Yield the activities of each device of each rank."""
+    """Yield the kernels and copies of each device of each rank."""
     rows = np.flatnonzero(packed.is_kind(*ACTIVITY_KINDS) & packed.has_value("device"))
     ranked, rank, device = packed.has_value("rank"), packed.values("rank"), packed.values("device")
     start, dur = packed.values("start_ns"), packed.values("dur_ns")
@@ -248,19 +241,18 @@ def activities(packed: Packed) -> Iterator[DeviceRows]:
 
 
 def _queue(rows: DeviceRows) -> tuple[Ints, Ints]:
-    """Return (times of changes, number of enqueued, unfinished activities from then on)."""
+    """Return the number of launched, unfinished kernels and copies, and when it changes."""
     enqueued = rows.returned_ns[rows.launched]
     done = np.maximum(rows.end_ns[rows.launched], enqueued)
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
 
 
-#: Largest plausible bandwidth of a copy in bytes per ns: 1 PB/s, faster than any memory. A faster
-#: copy has a damaged size or time, and is ignored.
+#: Faster copies (bytes per ns) have a damaged size or time: 1 PB/s is faster than any memory.
 _MOST_BYTES_PER_NS = 1e6
 
 
 def _bandwidth(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
-    """Return (times of changes, summed bandwidth of the running copies from then on in GB/s)."""
+    """Return the bandwidth of all running copies in GB/s, and when it changes."""
     plausible = (rows.copied_bytes > 0) & (rows.end_ns > rows.start_ns)
     plausible &= rows.copied_bytes < _MOST_BYTES_PER_NS * (rows.end_ns - rows.start_ns).astype(
         np.float64
@@ -273,7 +265,7 @@ def _bandwidth(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _busy_share(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
-    """Return (start times of equal parts of the run, percentage of each part that is busy)."""
+    """Return the busy share in percent of equal parts of the run."""
     first, last = int(rows.start_ns.min()), int(rows.end_ns.max())
     length = max(-(-(last - first) // PARTS), LEAST_PART_NS)
     begins = np.arange(first, last, length, dtype=np.int64)
@@ -283,7 +275,7 @@ def _busy_share(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _summed(start: Ints, end: Ints, amounts: Ints) -> tuple[Ints, Ints]:
-    """Return (times of changes, sum of ``amounts`` of the open intervals from then on)."""
+    """Return the sum of the amounts of open intervals, and when it changes."""
     at_ns = np.concatenate([start, end])
     change = np.concatenate([amounts, -amounts])
     order = np.argsort(at_ns, kind="stable")

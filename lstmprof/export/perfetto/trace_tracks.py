@@ -39,7 +39,7 @@ _EXPLICIT = 3
 
 
 def varint(value: int) -> bytes:
-    """Return ``value`` as a protobuf base-128 number; a negative value as 64 bits."""
+    """Encode a protobuf base-128 number; a negative one as 64 bits."""
     if 0 <= value < 128:
         return _ONE_BYTE[value]
     value &= _MASK
@@ -56,22 +56,22 @@ def _tag(field: int, wire: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """Return a protobuf field with an integer."""
+    """Encode a protobuf field with an integer."""
     return _tag(field, _VARINT) + varint(value)
 
 
 def message(field: int, content: bytes) -> bytes:
-    """Return a protobuf field with a message or bytes."""
+    """Encode a protobuf field with a message or bytes."""
     return _tag(field, _LENGTH) + varint(len(content)) + content
 
 
 def text(field: int, value: str) -> bytes:
-    """Return a protobuf field with a text."""
+    """Encode a protobuf field with a text."""
     return message(field, value.encode("utf-8", "replace"))
 
 
 class _Interned:
-    """Gives numbers to texts of one kind; ``fresh`` collects new texts for the next packet."""
+    """Give numbers to texts of one kind; ``fresh`` collects new texts for the next packet."""
 
     def __init__(self, field: int, fresh: list[bytes]) -> None:
         self._field, self._fresh = field, fresh
@@ -86,7 +86,7 @@ class _Interned:
 
 
 class Packets:
-    """Writes the packets of a trace to ``file``; methods take and return the numbers of tracks."""
+    """Write the packets of a trace; methods take and return the numbers of tracks."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -102,7 +102,7 @@ class Packets:
         self._packet(number(13, _CLEARED) + number(87, 1))
 
     def id(self, given: int | None, process: int = 0) -> int:
-        """Return ``given`` (process or thread id), or a new number if it is taken or too large."""
+        """Return a process or thread id, or a new number if it is taken or too large."""
         is_one = given is not None and 0 < given < _FIRST_FREE_ID
         if given is None or not is_one or (process, given) in self._ids:
             return next(self._free_ids)
@@ -118,7 +118,7 @@ class Packets:
     def track(
         self, name: str = "", parent: int = 0, *, rank: int | None = None, more: bytes = b""
     ) -> int:
-        """Return a new track; ``rank`` is its position in ``parent``, ``more`` are other fields."""
+        """Create a track; ``rank`` is its position in its parent, ``more`` other encoded fields."""
         self._tracks += 1
         content = number(1, self._tracks) + (text(2, name) if name else b"")
         content += number(5, parent) if parent else b""
@@ -127,25 +127,25 @@ class Packets:
         return self._tracks
 
     def process(self, pid: int, name: str, rank: int) -> int:
-        """Return a new track for a process; ``rank`` is its order among the processes."""
+        """Create a track for a process; ``rank`` is its position."""
         process = number(1, pid) + text(6, name) + number(3, rank)
         return self.track(more=message(3, process) + number(11, _EXPLICIT))
 
     def thread(self, pid: int, tid: int, name: str, more: bytes = b"") -> int:
-        """Return a new track for a thread of the process ``pid``; ``more`` are other fields."""
+        """Create a track for a thread of a process."""
         thread = number(1, pid) + number(2, tid) + text(5, name)
         return self.track(more=message(4, thread) + more)
 
     def group(self, name: str, parent: int, rank: int) -> int:
-        """Return a new track that contains other tracks; ``rank`` is its position in ``parent``."""
+        """Create a track that contains other tracks."""
         return self.track(name, parent, rank=rank, more=number(11, _EXPLICIT))
 
     def counter(self, name: str, unit: str, parent: int, rank: int, more: bytes = b"") -> int:
-        """Return a new track for a counter with this ``unit``; ``more`` are other fields."""
+        """Create a track for a counter."""
         return self.track(name, parent, rank=rank, more=message(8, text(6, unit)) + more)
 
     def argument(self, name: str, value: int | float | str) -> bytes:
-        """Return the encoded argument of a slice."""
+        """Encode an argument of a slice."""
         key = number(1, self._keys[name])
         if isinstance(value, str):
             return message(4, key + number(17, self._values[value]))
@@ -154,7 +154,7 @@ class Packets:
         return message(4, key + number(4, value))
 
     def begin(self, track: int, at_ns: int, name: str, category: str, rest: bytes = b"") -> None:
-        """Begin a slice on ``track``; ``rest`` are its encoded arguments and arrows."""
+        """Begin a slice; ``rest`` are its encoded arguments and arrows."""
         key = (track, name, category)
         head = self._heads.get(key)
         if head is None:
@@ -164,11 +164,11 @@ class Packets:
         self._event(at_ns, head + rest)
 
     def end(self, track: int, at_ns: int) -> None:
-        """End the slice of ``track`` that began last."""
+        """End the slice that began last."""
         self._event(at_ns, _END_HEAD + varint(track))
 
     def count(self, track: int, at_ns: int, value: int | float) -> None:
-        """Set the value of the counter ``track`` from ``at_ns`` on."""
+        """Set the value of a counter from ``at_ns`` on."""
         head = number(9, _COUNTER) + number(11, track)
         if isinstance(value, float):
             self._event(at_ns, head + _tag(44, _FIXED64) + struct.pack("<d", value))
@@ -188,12 +188,12 @@ class Packets:
 
 
 def description(value: str) -> bytes:
-    """Return the encoded description of a track."""
+    """Encode the description of a track."""
     return text(14, value)
 
 
 def flows(started: Sequence[int] = (), ended: Sequence[int] = ()) -> bytes:
-    """Return the encoded numbers of the arrows that start, and that end, at a slice."""
+    """Encode the numbers of the arrows that start, and that end, at a slice."""
     return b"".join(
         [_FLOW + struct.pack("<Q", arrow) for arrow in started]
         + [_FLOW_END + struct.pack("<Q", arrow) for arrow in ended]
@@ -206,17 +206,16 @@ _END_HEAD = number(9, _END) + _tag(11, _VARINT)
 _FLOW, _FLOW_END = _tag(47, _FIXED64), _tag(48, _FIXED64)
 
 
-#: lstmprof replaces process and thread ids of this number or more by new numbers, from this number
-#: on. The names of the tracks show the real ids.
+#: Larger process and thread ids are replaced by new numbers from here on; names show the real ids.
 _FIRST_FREE_ID = 2**30
-#: Positions of the tracks in a process; the track of device n has ``_DEVICES * (n + 1)``.
+#: Positions of the tracks in a process; device n is at ``_DEVICES * (n + 1)``.
 _STEPS, _PHASES, _LEDGER, _CRITICAL_PATH, _DEVICES = 0, 1, 2, 3, 16
-#: Tracks of devices with numbers up to this are sorted by number.
+#: Devices with larger numbers are not sorted.
 _MOST_DEVICES = 10_000
 
 
 class Track:
-    """A track; slices must be added in the order of their starts, of equal starts longest first.
+    """A track; slices must be added by start, of equal starts the longest first.
 
     Slices that overlap without nesting go to further tracks of the same name.
     """
@@ -226,7 +225,7 @@ class Track:
         self._tracks_with_ends: list[tuple[int, list[int]]] = []  # (track, ends of its open slices)
 
     def add(self, start_ns: int, end_ns: int, name: str, category: str, rest: bytes) -> None:
-        """Add a slice [start, end); ``rest`` are its encoded arguments and arrows."""
+        """Add a slice; ``rest`` are its encoded arguments and arrows."""
         track = self._free_track(start_ns, end_ns)
         self._packets.begin(track, start_ns, name, category, rest)
 
@@ -249,10 +248,7 @@ class Track:
 
 
 class Tracks:
-    """The tracks of a run; each is made when it is first used.
-
-    The names of ranks begin with the run's name, unless the trace has only this run (``alone``).
-    """
+    """The tracks of a run; each is made when it is first used."""
 
     def __init__(
         self,
@@ -263,6 +259,7 @@ class Tracks:
         *,
         alone: bool = True,
     ) -> None:
+        # other runs in the trace may have the same ranks
         self._run_prefix = "" if alone else f"{name}, "
         self._packets, self._info, self._name, self._main = packets, info, name, main_pids
         self._processes: dict[tuple[int | None, int | None], tuple[int, int]] = {}
@@ -270,7 +267,7 @@ class Tracks:
         self._tracks: dict[tuple[object, ...], Track] = {}
 
     def close(self) -> None:
-        """End every slice that is open."""
+        """End all open slices."""
         for track in self._tracks.values():
             track.close()
 
@@ -288,10 +285,7 @@ class Tracks:
         return self._packets.thread(number, self._packets.id(tid, number), name, more)
 
     def stream(self, rank: int | None, device: int | None, stream: int | None, kind: str) -> Track:
-        """Return a track of a device's stream.
-
-        ``kind`` is empty if the track shows activities; otherwise it says what the track shows.
-        """
+        """Return a track of a device's stream, for kernels and copies or for another ``kind``."""
 
         def new(repeat: int) -> int:
             name = "stream ?" if stream is None else f"stream {stream}"
@@ -320,7 +314,7 @@ class Tracks:
         self._packets.track(FACTS_TRACK, more=description(text))
 
     def ledger(self, rank: int | None, device: int | None) -> Track:
-        """Return the track of the ledger of a device; of the host threads if ``device`` is None."""
+        """Return the track of the ledger of a device, or of the host threads."""
         name = f"{LEDGER}CPU" if device is None else f"{LEDGER}device {device}"
         return self._rank_track(rank, name, _LEDGER)
 
@@ -337,11 +331,11 @@ class Tracks:
         return self._rank_track(rank, CRITICAL_PATH, _CRITICAL_PATH)
 
     def counter(self, rank: int | None, device: int, name: str, unit: str) -> int:
-        """Return a new track for a counter that lstmprof computed for a device."""
+        """Create a track for a counter that lstmprof computed for a device."""
         return self._packets.counter(name, unit, self._device(rank, device), 0)
 
     def recorded(self, series: Series) -> int:
-        """Return a new track for a counter that the profile contains, of a device or a process."""
+        """Create a track for a counter that the profile contains, of a device or a process."""
         whose = f" of {series.allocator}" if series.allocator else ""
         name, unit = shown_name(f"{series.name}{whose}"), shown_name(series.unit or "")
         owner = Where(
@@ -382,7 +376,7 @@ class Tracks:
         return self._devices[key]
 
     def _process(self, rank: int | None, pid: int | None) -> tuple[int, int]:
-        """Return (process id in the trace, track of the process)."""
+        """Return the id of a process in the trace, and its track."""
         key = rank, pid
         if key not in self._processes:
             named = self._name if rank is None else f"{self._run_prefix}rank {rank}"
@@ -395,5 +389,5 @@ class Tracks:
 
 
 def _description(where: Where) -> bytes:
-    """Return the encoded description of a track, which ``formats.perfetto`` parses again."""
+    """Encode the description of a track, which ``formats.perfetto`` parses again."""
     return description(msgspec.json.encode(where).decode())

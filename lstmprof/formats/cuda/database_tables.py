@@ -1,9 +1,9 @@
-"""Read the tables of a profile that is an SQLite database, as columns.
+"""Read the tables of an SQLite profile as columns.
 
-Profiles are untrusted. Only ordinary SQLite tables are read, by full scans or by row number: never
-a view, trigger, virtual or generated column or index, so that no expression of the file runs
-(https://sqlite.org/security.html). A value of an unexpected type is unknown; text that is not UTF-8
-is repaired; a scan that yields more rows than the file has room for is damage.
+Profiles are untrusted. Only ordinary tables are read, by full scans or by row number: a view,
+trigger, generated column or index could run an expression of the file
+(https://sqlite.org/security.html). A value of an unexpected type is unknown. A scan with more rows
+than fit into the file is damage.
 """
 
 from __future__ import annotations
@@ -26,48 +26,43 @@ from lstmprof.formats.raw_file import RawFile
 
 Ints = NDArray[np.int64]
 
-#: The integer that stands for null in arrays of these readers, never in the events table.
+#: Stands for null in arrays of these readers, never in the events table.
 UNKNOWN = int(np.iinfo(np.int64).min)
 
 
 MAGIC = b"SQLite format 3\x00"
-#: Length in bytes of the longest value that is read. Names are shorter: the name of a C++ template
-#: may have 100,000 bytes.
+#: Longest value in bytes. The name of a C++ template may have 100,000 bytes.
 MAX_VALUE_BYTES = 2**24
-#: A row takes at least this many bytes of the file: for its position, length, row number and
-#: header.
+#: Least size of a row in the file: position, length, row number and header.
 _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
-#: Alias of a foreign key in queries that join a table with the rows to which the key refers.
+#: Alias of a foreign key in joins.
 _KEY = "pointing_key"
-#: Positions of the page size and of the page count in the file's header: (first byte, byte after
-#: the last). Source: https://sqlite.org/fileformat2.html, section 1.3.
+#: Bytes of the page size and of the page count in the file's header. Source:
+#: https://sqlite.org/fileformat2.html, section 1.3.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 
 @dataclass(frozen=True)
 class Database:
-    """An open database: its readable ``columns`` by table.
-
-    ``most_rows`` is the largest number of rows that fit into the file.
-    """
+    """An open database, with the readable columns by table; ``most_rows`` fit into the file."""
 
     connection: sqlite3.Connection
     columns: Mapping[str, frozenset[str]]
     most_rows: int
 
     def ints(self, table: str, *names: str) -> dict[str, Ints]:
-        """Return columns; ``UNKNOWN`` where a column is missing or a value is not an integer."""
+        """Return columns of integers; missing or other values are ``UNKNOWN``."""
         chunks = list(self.int_chunks(table, *names))
         empty = np.empty(0, np.int64)
         return {name: np.concatenate([empty, *(read[name] for read in chunks)]) for name in names}
 
     def texts(self, table: str, name: str) -> list[str | None]:
-        """Return a column of texts: None if a value is no text; empty if the column is missing."""
+        """Return a column of texts; other values are None."""
         return [text for chunk in self.text_chunks(table, name) for text in chunk.to_pylist()]
 
     def strings(self, table: str, key: str, value: str) -> dict[int, str]:
-        """Return {integer in column ``key``: text in column ``value``}; empty if one is missing."""
+        """Return {integer in column ``key``: text in column ``value``}."""
         if not {key, value} <= self.columns.get(table, frozenset()):
             return {}
         keys = self.ints(table, key)[key].tolist()
@@ -75,27 +70,26 @@ class Database:
         return {number: text for number, text in pairs if text is not None}
 
     def int_chunks(self, table: str, *names: str) -> Iterator[dict[str, Ints]]:
-        """Yield the columns ``names`` in chunks of rows; a chunk has the form of ``ints``."""
+        """Yield columns of integers in chunks of rows."""
         return self._int_chunks(self.columns[table], names, f"{quoted(table)} NOT INDEXED")
 
     def pointed_ints(
         self, table: str, key: str, other: str, *names: str
     ) -> Iterator[dict[str, Ints]]:
-        """Yield columns ``names`` of the rows of ``other`` to which the rows of ``table`` refer.
+        """Yield columns of the rows of ``other`` to which the rows of ``table`` refer.
 
-        Column ``key`` of ``table`` has the number of a row in ``other``. The result has one row for
-        each row of ``table``, in the portions of ``int_chunks``; ``UNKNOWN`` if there is no such
-        row in ``other``.
+        Column ``key`` of ``table`` has row numbers of ``other``. Chunks are those of
+        ``int_chunks``, with ``UNKNOWN`` for a missing row.
         """
         return self._int_chunks(self.columns[other], names, self._pointed(table, key, other))
 
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
-        """Yield the texts in column ``name`` of the rows of ``other`` to which ``table`` refers.
+        """Yield texts of the rows of ``other`` to which the rows of ``table`` refer.
 
-        The results are Arrow arrays with the rows of ``pointed_ints``. If all texts together are
-        longer than the file, the file is damaged: each row should be referred to once.
+        Chunks are those of ``pointed_ints``.
         """
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
+        # Each row should be referred to once, so all texts fit into the file.
         texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")
         while chunk := list(itertools.islice(texts, _CHUNK_ROWS)):
             yield pa.array(chunk, pa.string())
@@ -109,7 +103,6 @@ class Database:
             yield text
 
     def text_at(self, table: str, name: str, number: int) -> str | None:
-        """Return the text in the row with this ``id``, or None."""
         self._check_numbered(table)
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
         query = (
@@ -124,7 +117,7 @@ class Database:
         return f"{keys} LEFT JOIN {quoted(other)} AS other NOT INDEXED ON other.rowid = {_KEY}"
 
     def _check_numbered(self, table: str) -> None:
-        """Raise sqlite3.DatabaseError if a column of the table hides the row number."""
+        """Refuse a table with a column that hides the row number."""
         if {"rowid", _KEY} & {name.lower() for name in self.columns[table]}:
             raise sqlite3.DatabaseError(f"table {table} has a column named rowid")
 
@@ -144,11 +137,11 @@ class Database:
             yield {name: read.get(name, absent) for name in names}
 
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """Yield a column of texts, some rows at a time; values of other types are null."""
+        """Yield a column of texts in chunks of rows; other values are null."""
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
-        """Return a column of bytes: None if a value is no blob; empty if the column is missing."""
+        """Return a column of bytes; other values are None."""
         return [blob for chunk in self._values(table, name, "blob") for blob in chunk]
 
     def _values(self, table: str, name: str, type_: str) -> Iterator[list[Any]]:
@@ -158,8 +151,7 @@ class Database:
                 yield [row[0] for row in rows]
 
     def _chunks(self, source: str, exact: str, value: int | str) -> Iterator[list[Any]]:
-        # By name, because numbered parameters (?1) raise a DeprecationWarning in Python 3.12.0 to
-        # 3.12.3.
+        # Numbered parameters (?1) raise a DeprecationWarning in Python 3.12.0 to 3.12.3.
         query = f"SELECT {exact} FROM {source}"
         cursor = self.connection.execute(query, {"value": value})
         room = self.most_rows
@@ -171,17 +163,15 @@ class Database:
 
 
 def quoted(name: str) -> str:
-    """Quote ``name`` as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def is_sqlite(raw: RawFile) -> bool:
-    """Return whether ``raw`` begins like an SQLite database."""
     return raw.part(0, len(MAGIC)) == MAGIC
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return a database's table names; if it is damaged, the ``wanted`` names in its bytes."""
+    """Return the table names; in a damaged database, the ``wanted`` names in its bytes."""
     if not is_sqlite(raw):
         return set()
     try:
@@ -193,11 +183,7 @@ def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
 
 @contextlib.contextmanager
 def opened(raw: RawFile) -> Iterator[Database]:
-    """Open the database in ``raw``.
-
-    Raises:
-        ProfileError: the database is truncated or damaged.
-    """
+    """Open a database; raise ProfileError if it is truncated or damaged."""
     _check_length(raw)
     try:
         with raw.on_disk() as path, contextlib.closing(_connected(path)) as connection:
@@ -233,7 +219,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
-    """Return the plain columns of each ordinary table; views and virtual tables are left out."""
+    """Return the columns of ordinary tables, without views and virtual tables."""
     listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage")
     columns = {}
     for (table,) in listed.fetchall():

@@ -23,7 +23,7 @@ _INTS = (
     *("pid", "tid", "device", "stream", "correlation_id", "external_id"),
     *("graph_node_id", "bytes"),
 )
-#: Columns of CUPTI's kernel table that have the launch configuration.
+#: Columns of CUPTI's kernel table with the launch configuration.
 LAUNCH_COLUMNS = (
     *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"),
     *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
@@ -32,10 +32,10 @@ LAUNCH_COLUMNS = (
 
 @dataclass(frozen=True)
 class Batch:
-    """Some events of one table; all arrays have the same length.
+    """Some events of one table, as arrays of equal length.
 
-    ``ints`` has ``start_ns``, ``end_ns`` and columns of the events table, ``UNKNOWN`` for null;
-    ``texts`` has ``kind``, ``name``, ``shapes`` (ops) and ``launch_config`` (kernels).
+    ``ints`` has ``start_ns``, ``end_ns`` and columns of the events table, with ``UNKNOWN`` for
+    null. ``texts`` has ``kind``, ``name``, ``shapes`` (ops) and ``launch_config`` (kernels).
     """
 
     ints: Mapping[str, Ints]
@@ -45,7 +45,6 @@ class Batch:
         return len(self.ints["start_ns"])
 
     def only(self, wanted: np.ndarray) -> Batch:
-        """Return the events for which the mask ``wanted`` is True."""
         mask = pa.array(wanted)
         return Batch(
             {name: values[wanted] for name, values in self.ints.items()},
@@ -53,24 +52,23 @@ class Batch:
         )
 
     def with_ints(self, **columns: Ints) -> Batch:
-        """Return the batch with these columns replaced or added."""
         return replace(self, ints={**self.ints, **columns})
 
 
 def constant(text: str, length: int) -> pa.DictionaryArray:
-    """Return a column of ``length`` rows that all have this text."""
+    """Repeat a text in all rows."""
     return pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), [text])
 
 
 def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArray:
-    """Return the name of each key, null for None; ``name_of`` is called once per distinct key."""
+    """Name each key; ``name_of`` is called once per distinct key."""
     distinct, codes = np.unique(keys, return_inverse=True)
     texts = pa.array([name_of(key) for key in distinct.tolist()], pa.string())
     return texts.dictionary_encode().take(pa.array(codes))
 
 
 def looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
-    """Return ``numbers[key]`` for each of ``keys``; ``UNKNOWN`` for a key that is missing there."""
+    """Return ``numbers[key]`` for each key; ``UNKNOWN`` if it is missing."""
     distinct, codes = np.unique(keys, return_inverse=True)
     return np.array([numbers.get(key, UNKNOWN) for key in distinct.tolist()], np.int64)[codes]
 
@@ -78,10 +76,7 @@ def looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
 def launch_configs(
     read: Mapping[str, Ints], names: Sequence[str], config: Callable[..., str | None]
 ) -> pa.DictionaryArray:
-    """Return for each kernel the result of ``config``, whose arguments are the columns ``names``.
-
-    ``config`` is called once per distinct combination of values.
-    """
+    """Convert columns to launch configurations; ``config`` is called once per distinct row."""
     columns = [read[name] for name in names]
     group = Groups(*columns)
     distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
@@ -90,7 +85,7 @@ def launch_configs(
 
 
 def cupti_launch_config(*numbers: int) -> str | None:
-    """Return the launch configuration in the columns ``LAUNCH_COLUMNS`` of one kernel."""
+    """Return a kernel's launch configuration from its ``LAUNCH_COLUMNS``."""
     values = [None if number == UNKNOWN else number for number in numbers]
     *sizes, registers, static, dynamic = values
     shared = None if static is None or dynamic is None else static + dynamic
@@ -106,17 +101,17 @@ def cupti_launch_config(*numbers: int) -> str | None:
 
 
 def natural(values: Ints) -> Ints:
-    """Return ``values`` with ``UNKNOWN`` for those below 0 and for CUPTI's unsigned −1."""
+    """Mark numbers below 0, and CUPTI's unsigned −1, as ``UNKNOWN``."""
     return np.where((values >= 0) & (values != 2**32 - 1), values, UNKNOWN)
 
 
 def positive(values: Ints) -> Ints:
-    """Return ``values`` (ids) with ``UNKNOWN`` in place of values of 0 or less."""
+    """Mark ids of 0 or less as ``UNKNOWN``."""
     return np.where(values > 0, values, UNKNOWN)
 
 
 def _timed(batch: Batch) -> Batch:
-    """Return the events with possible times: the end is not before the start."""
+    """Drop events whose time is impossible, such as an end before the start."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     possible = (start >= -rows.MAX_NS) & (end <= rows.MAX_NS) & (end >= start)
     return batch if possible.all() else batch.only(possible)
@@ -127,7 +122,7 @@ def _within(batch: Batch, first_ns: int, last_ns: int) -> Batch:
 
 
 def _table(batch: Batch) -> pa.Table:
-    """Return the columns of the events table that ``batch`` has, with times as in the file."""
+    """Convert to columns of the events table, with times as in the file."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     columns = {"start_ns": pa.array(start), "dur_ns": pa.array(end - start)}
     for name in _INTS:
@@ -141,9 +136,8 @@ def _table(batch: Batch) -> pa.Table:
 class CudaEvents:
     """All events with a possible time, and counts of repaired and omitted events.
 
-    Times of ``columns`` are as in the file; ``origin_ns`` is the first start. Both are None if
-    there is no event. ``activities`` is the number of activities, ``untimed`` the number of events
-    omitted because of an impossible time, and ``open_ranges`` the number of ranges without an end.
+    Times are as in the file; ``origin_ns`` is the first start. ``columns`` and ``origin_ns`` are
+    None without events.
     """
 
     columns: pa.Table | Spool | None
@@ -153,7 +147,7 @@ class CudaEvents:
     open_ranges: int
 
     def notes(self) -> Iterator[str]:
-        """Yield the notes for the user about repaired and omitted events."""
+        """Yield notes about repaired and omitted events."""
         if self.untimed:
             yield f"{self.untimed} events were left out because their time is invalid"
         if self.open_ranges:
@@ -171,12 +165,11 @@ def gathered(
     others: Iterable[Batch],
     last_times: Callable[[], Iterable[Batch]],
 ) -> CudaEvents:
-    """Collect the events with a possible time; a range without an end lasts until the last event.
+    """Collect the events of a database.
 
-    ``busy`` are activities, ``calls`` runtime and driver calls, ``ranges`` NVTX ranges. ``others``
-    are waits and overheads; those outside the time of all activities, calls and ranges are omitted,
-    because the profiler's own start and end belong to no step. ``last_times`` returns the times of
-    ranges and others, and is called only if a range has no end.
+    ``busy`` are activities. ``others`` are waits and overheads; they are left out before the first
+    and after the last event of the program, because there they belong to the profiler.
+    ``last_times`` finds the last event, and is called only for ranges without an end.
     """
     gathering = _Gathering(last_times)
     for batch in busy:
@@ -197,7 +190,7 @@ def gathered(
 
 
 class _Gathering:
-    """The events that have been added; ``span`` is (first start, last end), None without events."""
+    """Collects events; ``span`` is (first start, last end)."""
 
     def __init__(self, last_times: Callable[[], Iterable[Batch]]) -> None:
         self._last_times = last_times
@@ -208,7 +201,7 @@ class _Gathering:
         self.count = self.untimed = self.open_ranges = 0
 
     def add(self, batch: Batch, within: tuple[int, int] | None = None) -> None:
-        """Add the events with a possible time that overlap or touch ``within``, if it is given."""
+        """Add events with a possible time, only those that touch ``within`` if it is given."""
         self._last_ns = max(self._last_ns, _last_ns(batch))
         timed = _timed(batch)
         self.untimed += len(batch) - len(timed)
@@ -223,7 +216,7 @@ class _Gathering:
         self.chunks.add(_table(chosen))
 
     def closed(self, ranges: Batch) -> Batch:
-        """Return ``ranges`` in which a range without an end lasts until the last event."""
+        """End open ranges at the last event."""
         start, end = ranges.ints["start_ns"], ranges.ints["end_ns"]
         is_open = end == UNKNOWN
         if not is_open.any():
@@ -236,7 +229,7 @@ class _Gathering:
 
 
 def _last_ns(batch: Batch) -> int:
-    """Return the latest possible start or end in ``batch``, or ``UNKNOWN``."""
+    """Return the latest possible time in ``batch``, or ``UNKNOWN``."""
     times = np.concatenate([batch.ints["start_ns"], batch.ints["end_ns"]])
     return int(times[times <= rows.MAX_NS].max(initial=UNKNOWN))
 
@@ -244,10 +237,9 @@ def _last_ns(batch: Batch) -> int:
 def device_facts(
     database: Database, table: str, columns: tuple[str, str, str, str]
 ) -> dict[int, DeviceFacts]:
-    """Return the facts of each device in ``table`` by ``id``; empty if the table is missing.
+    """Return each device's facts by ``id``.
 
-    ``columns`` are the names of the columns with the major and minor compute capability, the
-    multiprocessors and the threads per warp.
+    ``columns`` name the major and minor compute capability, multiprocessors and threads per warp.
     """
     if table not in database.columns:
         return {}

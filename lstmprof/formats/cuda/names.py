@@ -1,15 +1,13 @@
 """Interpret the names of activities, calls and ranges in the databases of CUDA's profilers.
 
-CUPTI's numbers are those of ``cupti_activity.h``, ``cupti_runtime_cbid.h`` and
-``cupti_driver_cbid.h`` of CUDA 13.0. Nsight Systems' own ``ENUM_CUDA_MEM_KIND`` has other numbers
-than CUPTI. Activities get the names that Kineto gives them.
+Numbers are those of ``cupti_activity.h``, ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h`` of
+CUDA 13.0; only Nsight Systems' ``ENUM_CUDA_MEM_KIND`` differs. Activities get Kineto's names.
 
-``torch.autograd.profiler.emit_nvtx`` writes ranges such as ``aten::mm, op_id = 5`` (``getNvtxStr``
-in PyTorch's ``torch/csrc/profiler/util.cpp``), followed by ``, seq = 7`` for ops that autograd
-records, ``, sizes = [...]`` if shapes were requested, and ``, input_op_ids = [...]``. Up to PyTorch
-1.6 it wrote neither an ``op_id`` nor a namespace: ``mm, seq = 7`` is ``aten::mm``. Ranges of users
-and of torch.optim have an ``op_id``, too, but never a ``seq``. pyprof writes Python dictionaries: a
-call with its arguments, or the stack around it.
+``torch.autograd.profiler.emit_nvtx`` writes ``aten::mm, op_id = 5`` (``getNvtxStr`` in PyTorch's
+``torch/csrc/profiler/util.cpp``), then ``, seq = 7`` for ops that autograd records, ``, sizes =
+[...]`` on request, and ``, input_op_ids = [...]``. PyTorch 1.6 and older write ``mm, seq = 7``.
+Ranges of users and of torch.optim may have an ``op_id``, but never a ``seq``. pyprof writes Python
+dictionaries: a call with its arguments, or the stack around it.
 """
 
 from __future__ import annotations
@@ -27,25 +25,25 @@ import pyarrow.compute as pc
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints
 from lstmprof.formats.cuda.events import Batch, named, positive
 
-#: Names of copies, indexed by CUpti_ActivityMemcpyKind. Only Nsight Systems has the last three, for
-#: unified memory.
+#: Names of copies, by CUpti_ActivityMemcpyKind. The last three are Nsight Systems' own, for unified
+#: memory.
 _COPIES = (
     *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *("UVM HtoD", "UVM DtoH", "UVM DtoD"),
 )
-#: Names of kinds of memory, indexed by CUpti_ActivityMemoryKind.
+#: Names of kinds of memory, by CUpti_ActivityMemoryKind.
 MEMORY = (
     *("Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"),
     *("Device Static", "Managed Static"),
 )
-#: Names of kinds of memory, indexed by Nsight Systems' ENUM_CUDA_MEM_KIND.
+#: Names of kinds of memory, by Nsight Systems' ENUM_CUDA_MEM_KIND.
 NSYS_MEMORY = (*MEMORY[1:], MEMORY[0])
-#: Names of waits, indexed by CUpti_ActivitySynchronizationType.
+#: Names of waits, by CUpti_ActivitySynchronizationType.
 _SYNCS = (
     *("Unknown Synchronize", "Event Synchronize", "Stream Wait Event", "Stream Synchronize"),
     "Context Synchronize",
 )
-#: CUpti_ActivityOverheadKind -> (name, whether the profiler causes this overhead).
+#: CUpti_ActivityOverheadKind -> (name, whether the profiler causes it).
 OVERHEADS = {
     1: ("Driver Compiler", False),
     1 << 16: ("Buffer Flush", True),
@@ -64,8 +62,8 @@ _EMITTED = re.compile(
     r"(?:seq = (?P<seq>\d+))?(?:(?:^|, )op_id = (?P<op_id>\d{1,18}))?"
     r"(?:(?:^|, )sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[.*\])?"
 )
-#: Usual texts of emit_nvtx, as regular expressions in RE2's syntax. Texts that differ only in
-#: ``seq`` and ``op_id`` give the same result of ``nvtx_range``, except for the op's id.
+#: emit_nvtx's texts in RE2's syntax. Texts that differ only in ``seq`` and ``op_id`` give
+#: the same range, except for the op's id.
 EMITTED = (
     r"^(?P<head>[^,{][^,]*)(?P<seq>, seq = [0-9]+)?(?P<op_id>, op_id = [0-9]{1,18})?"
     r"(?P<sizes>, sizes = \[[\[\]0-9, -]*\])?(?:, input_op_ids = \[.*\])?$"
@@ -73,8 +71,7 @@ EMITTED = (
 _OP = re.compile(
     r"(?:aten|prims?|quantized|torch::autograd|autograd::engine|c10d)::.+|\w+Backward\d*"
 )
-#: Names of ops that libraries register. Without emit_nvtx's ``op_id`` this is not certain: any C++
-#: scope may have such a name.
+#: Ops of libraries. They need emit_nvtx's ``op_id``, because any C++ scope may have such a name.
 _LIBRARY_OP = re.compile(r"[a-z_]\w*::\w+(?:\.\w+)?")
 _BARE = re.compile(r"[a-z_]\w*")
 _PYPROF_CALL = re.compile(r"\{'mod': '([^']*)', 'op': '([^']*)'")
@@ -114,25 +111,20 @@ def _calls(listed: str, prefix: str) -> dict[int, str]:
     return {int(n): prefix + name for n, name in zip(words[::2], words[1::2], strict=True)}
 
 
-#: Callback id -> name, for calls that launch, copy, wait or allocate, and for the other calls that
-#: frameworks make most often.
+#: Callback id -> name, for launches, copies, waits, allocations and other frequent calls.
 RUNTIME_CALLS = _calls(_RUNTIME_CALLS, "cuda")
 DRIVER_CALLS = _calls(_DRIVER_CALLS, "cu")
 
 
 def call_name(written: str) -> str:
-    """Return ``cudaLaunchKernel`` for ``cudaLaunchKernel_v7000``; a ``_v2`` is part of the name."""
+    """Remove the version: ``cudaLaunchKernel_v7000`` -> ``cudaLaunchKernel`` (not ``_v2``)."""
     return _VERSION.sub("", written)
 
 
 def copy_names(
     copy: Ints, source: Ints, target: Ints, memory: tuple[str, ...]
 ) -> pa.DictionaryArray:
-    """Return Kineto's names of copies, such as ``Memcpy HtoD (Pageable -> Device)``.
-
-    ``copy`` has the kind of each copy, ``source`` and ``target`` the kinds of memory, of which
-    ``memory`` has the names.
-    """
+    """Return Kineto's names of copies, such as ``Memcpy HtoD (Pageable -> Device)``."""
 
     def name(key: int) -> str:
         first, second = memory_name(key // _BYTE % _BYTE), memory_name(key % _BYTE)
@@ -147,12 +139,12 @@ def copy_names(
 
 
 def memset_names(kind: Ints, memory: tuple[str, ...]) -> pa.DictionaryArray:
-    """Return Kineto's names of memsets, such as ``Memset (Device)``, by the kind of memory."""
+    """Return Kineto's names of memsets, such as ``Memset (Device)``."""
     return named(kind, lambda key: f"Memset ({_nth(memory, key) or 'Unknown'})")
 
 
 def sync_names(type_: Ints) -> pa.DictionaryArray:
-    """Return Kineto's names of waits, such as ``Stream Synchronize``, by the type of wait."""
+    """Return Kineto's names of waits, such as ``Stream Synchronize``."""
     return named(type_, lambda key: _nth(_SYNCS, key) or _SYNCS[0])
 
 
@@ -170,7 +162,7 @@ class NvtxRange(NamedTuple):
 
 
 def nvtx_range(text: str) -> NvtxRange:
-    """Return what the text of an NVTX range means: an op, a step or a plain range."""
+    """Parse the text of an NVTX range: an op, a step or a plain range."""
     if text.startswith("{'"):
         return NvtxRange("range", _pyprof_name(text))
     name, *suffix = _SUFFIX.split(text, maxsplit=1)
@@ -186,10 +178,7 @@ def nvtx_range(text: str) -> NvtxRange:
 
 @lru_cache(maxsize=65_536)
 def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
-    """Return (kind, name) of a range.
-
-    ``has_seq`` and ``has_id`` say whether emit_nvtx wrote ``seq`` and ``op_id``.
-    """
+    """Return (kind, name) of a range; emit_nvtx wrote ``seq`` and ``op_id`` for most ops."""
     if _STEP.fullmatch(name):
         return "step", name
     if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):
@@ -206,7 +195,7 @@ def _shapes(sizes: str) -> str | None:
 
 
 def _pyprof_name(text: str) -> str:
-    """Return ``torch.cat`` for a call, ``model.py:33`` (last frame outside pyprof) for a stack."""
+    """Name pyprof's call (``torch.cat``) or stack (``model.py:33``, the innermost frame)."""
     if call := _PYPROF_CALL.match(text):
         return ".".join(part for part in call.groups() if part) or text
     if stack := _PYPROF_STACK.match(text):
@@ -216,10 +205,7 @@ def _pyprof_name(text: str) -> str:
 
 
 def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
-    """Return the ranges with these texts; each distinct text, without its numbers, is parsed once.
-
-    ``ints`` are the other columns of the ranges.
-    """
+    """Parse the texts of NVTX ranges; texts that differ only in ids are parsed once."""
     alike, ids = _without_ids(text)
     encoded = alike.dictionary_encode()
     ranges = [nvtx_range(message) for message in encoded.dictionary.to_pylist()]
@@ -239,7 +225,7 @@ def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
 
 
 def _without_ids(text: pa.Array) -> tuple[pa.Array, Ints]:
-    """Return (texts with emit_nvtx's numbers replaced by 1, op id of each text or ``UNKNOWN``)."""
+    """Return (texts with emit_nvtx's numbers replaced by 1, op ids)."""
     parts = pc.extract_regex(text, EMITTED)
     head, seq, op_id, sizes = (parts.field(name) for name in ("head", "seq", "op_id", "sizes"))
     has_seq, has_id = (pc.not_equal(part, "") for part in (seq, op_id))

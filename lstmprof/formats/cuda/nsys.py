@@ -1,10 +1,9 @@
 """Read Nsight Systems' SQLite exports (``nsys export --type sqlite``), and reports by calling nsys.
 
-Any table or column may be missing. GPU metrics have one row per value; the lowest byte of
-``typeId`` is the GPU's number in ``TARGET_INFO_GPU``. Values are as Nsight writes them. Memory
-events have one row per allocation or free; pinned and pageable memory is the host's. What was
-allocated before the first event is not recorded. Source:
-https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema Reference".
+Any table or column may be missing. The lowest byte of a metric's ``typeId`` is the GPU's number in
+``TARGET_INFO_GPU``. Pinned and pageable memory is the host's. What was allocated before the first
+event is not recorded. Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite
+Schema Reference".
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from lstmprof.formats.raw_file import OpenFile, RawFile
 _METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 _METRIC_COLUMNS = ("timestamp", "typeId", "metricId", "value")
 _GPU_BITS = 0xFF
-#: (typeId, metricId), which identify a metric of a GPU.
+#: (typeId, metricId): one metric of one GPU.
 _Metric = tuple[int, int]
 
 
 def add_gpu_metrics(database: Database, devices: Mapping[int, int], collected: Collected) -> int:
-    """Add GPU metrics to ``collected``, with times as in the file; return how many were left out.
+    """Collect GPU metrics; return how many values were left out.
 
-    ``devices`` maps Nsight's GPU numbers to device numbers. Values of other GPUs, or without a
-    time, a metric's name or a number, are left out.
+    ``devices`` maps Nsight's GPU numbers to device numbers. Left out are values without a time, a
+    name or a number, or of a GPU that the program does not use.
     """
     if _METRICS not in database.columns:
         return 0
@@ -87,10 +86,9 @@ _HOST_KINDS = (0, 1)  # pageable, pinned
 def add_memory(
     database: Database, renumbered: Callable[[Batch], Batch], collected: Collected
 ) -> int:
-    """Add allocations and frees to ``collected``, with times as in the file.
+    """Collect allocations and frees; return how many had no time, size or kind.
 
-    ``renumbered`` corrects the device numbers of a batch. Return the number of events that were
-    left out because they have no time, size or kind.
+    ``renumbered`` corrects the device numbers of a batch.
     """
     if _MEMORY not in database.columns:
         return 0
@@ -121,8 +119,7 @@ def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> 
     )
 
 
-#: Endings of Nsight Systems' reports. Their format is not public, so an installed ``nsys`` exports
-#: them.
+#: Endings of Nsight Systems' reports. The format is not public; an installed ``nsys`` exports them.
 REPORTS = (".nsys-rep", ".qdrep")
 _BY_HAND = "run nsys export --type sqlite on a machine that has nsys, and give the .sqlite file"
 _NEWER = "run nsys export --type sqlite with the nsys version that recorded it, or a newer one"
@@ -143,10 +140,7 @@ _MAX_COMPLAINTS = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is a report (by its ending), or has tables of Nsight Systems.
-
-    A database of nvprof has other tables.
-    """
+    """Return whether the file is a report (by its ending) or an export, not nvprof's database."""
     tables = database_tables.names(raw, _ANY_OF)
     if any(name in _NSYS_TABLES or name.startswith(_CUPTI) for name in tables):
         return "StringTable" not in tables
@@ -154,11 +148,10 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in an SQLite export of Nsight Systems, or in a report.
+    """Read an SQLite export of Nsight Systems, or a report.
 
     Raises:
         ForeignFileError: the file is a report, and nsys is not on the PATH.
-        ProfileError: the file is damaged, or has neither a CUDA call or activity nor an NVTX range.
     """
     return _read_export(raw) if database_tables.is_sqlite(raw) else _read_report(raw)
 
@@ -185,7 +178,7 @@ def _read_report(raw: RawFile) -> Profile:
 
 
 def export_command(tool: str, report: Path, database: Path) -> list[str]:
-    """Return the command that exports ``report`` to the SQLite file ``database``."""
+    """Return the command that exports a report to SQLite."""
     switches = ["--type=sqlite", "--force-overwrite=true", f"--output={database}"]
     return [tool, "export", *switches, str(report)]
 
@@ -242,7 +235,7 @@ def _more_notes(
 
 
 def _started_ns(database: Database) -> int | None:
-    """Return the session's start in ns since 1970, from which other times count, or None."""
+    """Return the session's start in ns since 1970; other times count from it."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
         return None

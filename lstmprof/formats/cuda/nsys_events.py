@@ -1,4 +1,4 @@
-"""Read the events of a Nsight Systems export, and find out which GPU each device number means."""
+"""Read the events of an Nsight Systems export, and find the GPU of each device number."""
 
 from __future__ import annotations
 
@@ -49,10 +49,9 @@ _GPU_COLUMNS = ("computeMajor", "computeMinor", "smCount", "threadsPerWarp")
 class Devices:
     """The GPUs of an export: ``names`` and ``facts`` by device number.
 
-    ``by_gpu`` maps Nsight's GPU numbers to device numbers. ``deviceId`` in the tables is CUDA's
-    number within a process: with CUDA_VISIBLE_DEVICES, device 0 of two processes may be two GPUs.
-    In that case ``gpus`` maps (pid, deviceId) to device numbers, from ``TARGET_INFO_CUDA_DEVICE``
-    (since 2024); otherwise it is empty.
+    CUDA numbers devices in each process: with CUDA_VISIBLE_DEVICES, device 0 of two processes may
+    be two GPUs. ``gpus`` then maps (pid, CUDA's number) to device numbers; otherwise it is empty.
+    ``by_gpu`` maps Nsight's GPU numbers to device numbers.
     """
 
     names: Mapping[int, str]
@@ -61,7 +60,7 @@ class Devices:
     by_gpu: Mapping[int, int]
 
     def renumbered(self, batch: Batch) -> Batch:
-        """Return ``batch`` with its device numbers replaced by the numbers in ``gpus``."""
+        """Replace CUDA's numbers by device numbers, which are the same in all processes."""
         if not self.gpus:
             return batch
         pid, device = batch.ints["pid"], batch.ints["device"]
@@ -71,7 +70,7 @@ class Devices:
 
 
 def devices_of(database: Database) -> Devices:
-    """Return an export's devices; names may be missing."""
+    """Return the GPUs of an export; names may be missing."""
     listed = database.strings(_GPUS, "id", "name")
     gpu_names = {number: name for number, name in listed.items() if number >= 0}
     facts = device_facts(database, _GPUS, _GPU_COLUMNS)
@@ -90,7 +89,7 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the devices of a profile in which a CUDA number is the same GPU in all processes."""
+    """Return the devices if a CUDA number means the same GPU in all processes."""
     by_gpu = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, by_gpu)
 
@@ -100,10 +99,7 @@ def _by_number(gpus: Mapping[int, int], by_gpu: Mapping[int, _Value]) -> dict[in
 
 
 def _ordinals(database: Database) -> dict[int, int]:
-    """Return {CUDA's device number: Nsight's GPU number}.
-
-    If the export does not record CUDA's number, both numbers are equal.
-    """
+    """Return Nsight's GPU number for each CUDA number; they are equal if not recorded."""
     if _GPUS not in database.columns:
         return {}
     read = database.ints(_GPUS, "id", "cuDevice")
@@ -112,13 +108,13 @@ def _ordinals(database: Database) -> dict[int, int]:
 
 
 class Contexts:
-    """The device of each CUDA context, learned from the activities of the context."""
+    """The device of each CUDA context, learned from its activities."""
 
     def __init__(self) -> None:
         self._devices: dict[int, int] = {}
 
     def noted(self, busy: Batch) -> Batch:
-        """Learn the contexts' devices from the activities ``busy``, and return ``busy``."""
+        """Learn the contexts' devices from activities, and return the activities."""
         contexts, first = np.unique(_context_key(busy.ints), return_index=True)
         devices = busy.ints["device"][first].tolist()
         for context, device in zip(contexts.tolist(), devices, strict=True):
@@ -126,7 +122,7 @@ class Contexts:
         return busy
 
     def devices(self, ints: Mapping[str, Ints]) -> Ints:
-        """Return the device of each event's context if it is known, else the event's own device."""
+        """Return the device of each event's context, or the event's own if unknown."""
         keys = _context_key(ints)
         learned = looked_up(keys, dict.fromkeys(self._devices, 1)) == 1
         return np.where(learned, looked_up(keys, self._devices), ints["device"])
@@ -140,13 +136,11 @@ _NODES = "CUDA_GRAPH_NODE_EVENTS"
 
 
 class GraphNodes:
-    """The nodes of CUDA graphs: for each node the call that captured it, and the node it clones.
+    """The nodes of CUDA graphs, with the call that captured each node and the node it clones.
 
-    ``CUDA_GRAPH_NODE_EVENTS`` (``--cuda-graph-trace=node``) has the creation of each node. If a
-    stream is captured, a node is created inside the launch call. ``cudaGraphInstantiate`` clones
-    the nodes; kernels name the clone. Some versions of Nsight Systems write the creations only when
-    the capture ends; then no call is known. Source: examples/layer_wise_benchmarks/parse.py of
-    NVIDIA/TensorRT-LLM.
+    A captured launch creates a node, ``cudaGraphInstantiate`` clones it, and kernels name the
+    clone. Some versions of Nsight Systems write all nodes at the end of the capture; then no call
+    is known. Source: examples/layer_wise_benchmarks/parse.py of NVIDIA/TensorRT-LLM.
     """
 
     def __init__(self, database: Database) -> None:
@@ -168,7 +162,7 @@ class GraphNodes:
             self._made[thread] = read["start"][own], node[own]
 
     def captured(self, calls: Batch) -> Batch:
-        """Return ``calls`` with ``graph_node_id`` of launches that made exactly one graph node."""
+        """Add ``graph_node_id`` to launches that made exactly one graph node."""
         if not self._made:
             return calls
         name = calls.texts["name"]
@@ -185,7 +179,7 @@ class GraphNodes:
         return calls.with_ints(graph_node_id=captured)
 
     def originals(self, busy: Batch) -> Batch:
-        """Return the activities ``busy`` with the captured node instead of its clone."""
+        """Replace cloned graph nodes by the captured ones."""
         if not self._originals or "graph_node_id" not in busy.ints:
             return busy
         pair = np.stack([busy.ints["pid"], busy.ints["graph_node_id"]])
@@ -205,7 +199,7 @@ class GraphNodes:
 
 
 def _by_thread(ints: Mapping[str, Ints], rows: Ints) -> Iterator[tuple[tuple[int, int], Ints]]:
-    """Yield ((pid, tid), the ``rows`` of this thread in their order) for each thread."""
+    """Yield ((pid, tid), its rows in order) for each thread."""
     for members in Groups(ints["pid"][rows], ints["tid"][rows]).members() if len(rows) else ():
         own = rows[members]
         yield (int(ints["pid"][own[0]]), int(ints["tid"][own[0]])), own
@@ -222,7 +216,7 @@ _SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 _RANGES, _RANGE_COLUMNS = "NVTX_EVENTS", ("start", "end", "eventType")
-#: Columns with a kernel's name, best first: the whole signature, the short name, the mangled name.
+#: Columns with a kernel's name, best first: full signature, short name, mangled name.
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _COLUMNS_OF_KIND = {
     "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES, *LAUNCH_COLUMNS),
@@ -230,8 +224,7 @@ _COLUMNS_OF_KIND = {
     "memset": ("graphNodeId", "bytes", "memKind"),
 }
 _EVENT_COLUMNS = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
-#: Names of overheads that CUDA also has without a profiler (marked ``(CUDA)`` in
-#: ENUM_CUPTI_OVERHEAD_TYPE).
+#: Overheads that CUDA has without a profiler, too (``(CUDA)`` in ENUM_CUPTI_OVERHEAD_TYPE).
 _CUDA_OVERHEADS = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
 _RANGE_TYPES = frozenset(
     ("NvtxPushPopRange", "NvtxStartEndRange", "NvtxtPushPopRange", "NvtxtStartEndRange")
@@ -241,7 +234,7 @@ _UNNAMED = "unnamed"
 
 
 def events_of(database: Database, devices: Devices) -> CudaEvents:
-    """Return all events of an export; a device number means the same GPU in every process."""
+    """Collect all events of an export, with one device number per GPU."""
     strings = database.strings("StringIds", "id", "value")
     contexts, nodes = Contexts(), GraphNodes(database)
     busy = map(nodes.originals, map(contexts.noted, _activities(database, strings)))
@@ -306,7 +299,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
-    """Return for each kernel the text id of its best name that is among the ids ``known``."""
+    """Return the text id of each kernel's best name."""
     columns = [read[column] for column in _KERNEL_NAMES if column in read]
     chosen = columns.pop() if columns else read["start"]
     for column in reversed(columns):
@@ -315,7 +308,7 @@ def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
 
 
 def _synchronizations(database: Database, contexts: Contexts) -> Iterator[Batch]:
-    """Yield waits, on the device of their context: their own ``deviceId`` may be wrong."""
+    """Yield waits on the device of their context; their own ``deviceId`` may be wrong."""
     if _SYNCS not in database.columns:
         return
     for read in database.int_chunks(_SYNCS, *_EVENT_COLUMNS, "syncType"):
@@ -337,7 +330,7 @@ def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Yield overheads: kind ``overhead`` if the profiler causes them, ``runtime`` if CUDA does."""
+    """Yield overheads of the profiler (kind ``overhead``) and of CUDA (``runtime``)."""
     columns = ("start", "end", "globalTid", "nameId")
     for table in _OVERHEADS:
         for read in database.int_chunks(table, *columns) if table in database.columns else ():
@@ -350,7 +343,7 @@ def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch
 
 
 def _ranges(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Yield NVTX ranges; the end is ``UNKNOWN`` if the range was open when the capture ended."""
+    """Yield NVTX ranges; the end of an open range is ``UNKNOWN``."""
     if _RANGES not in database.columns:
         return
     types = _range_types(database)
@@ -372,7 +365,7 @@ def _range_times(database: Database) -> Iterator[Batch]:
 
 
 def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
-    """Return a mask of the events that are ranges, by type or, if it is unknown, by their end."""
+    """Return which events are ranges, by type or by having an end."""
     type_ = read["eventType"]
     is_range = np.where(type_ == UNKNOWN, read["end"] != UNKNOWN, np.isin(type_, types))
     return np.asarray(is_range & (read["start"] != UNKNOWN), dtype=np.bool_)
@@ -387,7 +380,7 @@ def _range_types(database: Database) -> list[int]:
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
     """Return times, pid and tid.
 
-    ``globalTid`` has 16 bits for the machine, 24 for the process and 24 for the thread.
+    ``globalTid`` has 16 bits for the machine, 24 for the process, 24 for the thread.
     """
     thread = read["globalTid"]
     has_thread = thread != UNKNOWN
@@ -400,5 +393,5 @@ def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def whole_graphs(database: Database) -> int:
-    """Return the number of launches of CUDA graphs that were recorded as one activity each."""
+    """Count launches of CUDA graphs that were recorded without their kernels."""
     return len(database.ints(_GRAPHS, "start")["start"]) if _GRAPHS in database.columns else 0

@@ -74,17 +74,13 @@ _UINT32 = 0xFFFFFFFF
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is an SQLite database with nvprof's strings and a table of kernels."""
+    """Return whether the database has nvprof's strings and a table of kernels."""
     tables = database_tables.names(raw, (*_KERNELS, _STRINGS))
     return _STRINGS in tables and any(name in tables for name in _KERNELS)
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in a database of nvprof.
-
-    Raises:
-        ProfileError: the file is damaged, or has neither a CUDA call or activity nor an NVTX range.
-    """
+    """Read a database of nvprof."""
     with database_tables.opened(raw) as database:
         strings = database.strings(_STRINGS, "_id_", "value")
         recorded = _events(database, strings)
@@ -162,7 +158,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _synchronizations(database: Database) -> Iterator[Batch]:
-    """Yield waits for a device; the device is that of the wait's CUDA context."""
+    """Yield waits for a device, found by the wait's CUDA context."""
     table = f"{_KIND}SYNCHRONIZATION"
     if table not in database.columns:
         return
@@ -177,7 +173,7 @@ def _synchronizations(database: Database) -> Iterator[Batch]:
 
 
 def _calls(database: Database) -> Iterator[Batch]:
-    """Yield CUDA runtime and driver calls; the tables have numbers instead of their names."""
+    """Yield CUDA runtime and driver calls, which the tables only number."""
     for table, listed in _CALLS.items():
         if _KIND + table in database.columns:
             read = database.ints(
@@ -198,7 +194,7 @@ def _call_name(table: str, names: Mapping[int, str], number: int) -> str:
 
 
 def _overheads(database: Database) -> Iterator[Batch]:
-    """Yield overheads: kind ``overhead`` if the profiler causes them, ``runtime`` if CUDA does."""
+    """Yield overheads of the profiler (kind ``overhead``) and of CUDA (``runtime``)."""
     table = f"{_KIND}OVERHEAD"
     if table not in database.columns:
         return
@@ -215,7 +211,7 @@ def _overheads(database: Database) -> Iterator[Batch]:
 
 
 def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
-    """Join start and end markers of equal id to ranges; a missing end is ``UNKNOWN``."""
+    """Join start and end markers to ranges; a missing end is ``UNKNOWN``."""
     table = f"{_KIND}MARKER"
     if table not in database.columns:
         return []
@@ -237,7 +233,7 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
 
 
 def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
-    """Return (pids, tids) from ``objectId``, two little-endian uint32; 0 if unknown."""
+    """Split ``objectId``, two little-endian uint32, into pid and tid; 0 if unknown."""
     if "objectId" not in database.columns[table]:
         return np.zeros(length, np.int64), np.zeros(length, np.int64)
     blobs = [b if b and len(b) >= 8 else bytes(8) for b in database.blobs(table, "objectId")]
@@ -246,7 +242,7 @@ def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
 
 
 def _threaded(read: Mapping[str, Ints], pid: Ints, tid: Ints) -> dict[str, Ints]:
-    """Return times, pid and tid. The tid is the (perhaps signed) lower half of a pthread_t."""
+    """Return times, pid and tid, the (perhaps signed) lower half of a pthread_t."""
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],

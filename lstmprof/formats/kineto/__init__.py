@@ -42,12 +42,12 @@ _METADATA_KEYS = (
 )
 _LOGGED = ("ERROR", "WARNING")
 _MAX_LOGGED = 3
-#: Log messages that explain why nothing was recorded on a GPU contain one of these words.
+#: Log messages with these words explain why no GPU activity was recorded.
 _ABOUT_GPU = re.compile(r"(?i)cupti|cuda|gpu|roctracer|rocprof|hip")
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is JSON with Kineto's header or with events of Kineto's categories."""
+    """Return whether JSON has Kineto's header or categories."""
     if not raw.looks_like_json:
         return False
     events = trace_events(raw.json)
@@ -58,7 +58,7 @@ def recognises(raw: RawFile) -> bool:
 
 
 def is_kineto(header: Mapping[str, Any], categories: Set[str]) -> bool:
-    """Return whether a trace with this header or these lower-case categories is Kineto's."""
+    """Return whether the header or the lower-case categories are Kineto's."""
     return bool(_HEADER_KEYS & header.keys()) or not categories.isdisjoint(KINDS)
 
 
@@ -68,11 +68,7 @@ def may_be_header(text: bytes) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in a Kineto trace.
-
-    Raises:
-        ProfileError: the trace has no event with a duration.
-    """
+    """Read a Kineto trace."""
     header = raw.json if isinstance(raw.json, dict) else {}
     intervals, counts, left_out = decoded_rows(trace_events(raw.json) or ())
     if not intervals:
@@ -87,7 +83,7 @@ def read(raw: RawFile) -> Profile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was omitted from a trace, and the number of events of unknown kind."""
+    """Events that were left out of a profile, or are of unknown kind."""
 
     # (start, length) in ns of the profiler's own spans, which are omitted
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -104,7 +100,7 @@ class LeftOut:
 def profile(
     header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut, counters: Counters
 ) -> Profile:
-    """Return the profile of ``columns`` (one row or more), whose times are as in the file."""
+    """Make a profile of a trace's columns and header."""
     origin_ns = rows.first_ns(columns)
     # A name is empty if the driver gave none.
     devices = {n: rows.clean(str(device.get("name", ""))) for n, device in _devices(header)}
@@ -138,9 +134,9 @@ def profile(
 
 
 def _process_groups(distributed: Mapping[str, Any]) -> frozenset[frozenset[int]]:
-    """Return the ranks of each process group with a part of the job's ranks.
+    """Return the ranks of each process group, except the group of all ranks.
 
-    PyTorch lists only groups that contain the rank of the profile.
+    PyTorch lists only groups that contain the profile's rank.
     """
     rank = rows.natural(distributed.get("rank"))
     groups = [group.get("ranks") for group in objects(distributed.get("pg_config"))]
@@ -153,13 +149,12 @@ def _process_groups(distributed: Mapping[str, Any]) -> frozenset[frozenset[int]]
 
 
 def _group_sizes(distributed: Mapping[str, Any]) -> list[int]:
-    """Return the distinct sizes (numbers of ranks) of the job's process groups."""
     sizes = [group.get("pg_size") for group in objects(distributed.get("pg_config"))]
     return sorted({size for size in map(rows.positive, sizes) if size is not None})
 
 
 def decoded_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
-    """Return (rows, counter values, what was left out) for the decoded ``events``."""
+    """Sort decoded events into rows, counter values and what is left out."""
     intervals: list[Row] = []
     values: list[Count] = []
     left_out = LeftOut()
@@ -195,7 +190,6 @@ def _left_out(left_out: LeftOut) -> list[str]:
 
 
 def _device_facts(header: Mapping[str, Any]) -> dict[int, DeviceFacts]:
-    """Return device facts by number, for devices that the driver described."""
     facts = {
         number: rows.device_facts(
             device.get("computeMajor"),
@@ -216,7 +210,7 @@ def _devices(header: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]
 
 
 def _logged(header: Mapping[str, Any]) -> list[str]:
-    """Return the first errors and warnings that the profiler logged into Kineto's header."""
+    """Return the first errors and warnings in a trace's header."""
     lists = [(level, header.get(level)) for level in _LOGGED]
     lines = [(level, line) for level, lines in lists if isinstance(lines, list) for line in lines]
     return [one_line(rows.clean(str(line)))[:200] for _, line in lines[:_MAX_LOGGED]]

@@ -36,7 +36,7 @@ _ATEN = "aten::"
 #: The demangled name of the op ``t``: the Itanium C++ ABI encodes ``unsigned short`` as ``t``.
 _DEMANGLED_T = "unsigned short"
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Names of ops with a namespace (``aten::mm``) and of autograd nodes (``AddmmBackward0``).
+#: Names of ops (``aten::mm``) and of autograd nodes (``AddmmBackward0``).
 _OP = re.compile(r"[a-z_]\w*::\S+|\w+Backward\d*")
 _BARE_OP = re.compile(r"[a-z_][a-z0-9_]*")
 _RANGES = frozenset((*PHASES, PROGRAM))
@@ -48,7 +48,7 @@ _WHOLE_OPS = (
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is a list of events with the process names of this profiler."""
+    """Return whether events have this profiler's process names."""
     return any(event.get("ph") == "X" and _is_recorded(event) for event in json_events(raw))
 
 
@@ -57,11 +57,7 @@ def _is_recorded(event: dict[str, Any]) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in the events of ``raw``.
-
-    Raises:
-        ProfileError: no event has a readable time, or only GPU events without a device have one.
-    """
+    """Read a profile of ``torch.autograd.profiler``."""
     dropped: Counter[str] = Counter()
     events = trace_events(raw.json) or []
     timed = timed_events(events, Counter(), _is_recorded)
@@ -111,10 +107,7 @@ def _device_row(event: dict[str, Any], times: tuple[int, int]) -> Row:
 
 
 def _computing(spans: list[Row]) -> list[Row]:
-    """Return the spans that compute: most of their time is not in other spans inside them.
-
-    A span with spans inside is shortened to its longest interval between these spans.
-    """
+    """Drop spans that mostly contain others; shorten the rest to their longest free interval."""
     around: list[tuple[Row, list[Row]]] = []
     nested: list[tuple[Row, list[Row]]] = []
     for span in sorted(spans, key=lambda row: (row.device or 0, row.start_ns, -row.dur_ns)):

@@ -2,16 +2,15 @@
 
 ::
 
-    time │      ╱│     ╱│      ╱│  ╱     host ops, Python, calls and activities: one block each,
-         │   ╱   │  ╱   │   ╱   │╱       in which times rise, except for a few late events
-         │╱      │╱     │╱      │
-         └─────────────────────────▶ byte
+  time │      ╱│     ╱│      ╱│  ╱     host ops, Python, calls and activities: one block each,
+       │   ╱   │  ╱   │   ╱   │╱       in which times rise, except for a few late events
+       │╱      │╱     │╱      │
+       └─────────────────────────▶ byte
 
-Samples (a few whole events each, at evenly spaced bytes) show in which ranges of bytes events may
-begin before the step's end: after an early sample, or where a new block may begin. More samples
-halve such a range until it is short; then all of its events are read. The reader gives up if half
-of the samples do not lie where the other half predicts, if too much would be read, or if there is
-no second step marker.
+Samples at evenly spaced bytes show which parts of the file may contain events of the first step.
+More samples halve these parts until they are short; then all of their events are read. The reader
+gives up if the samples do not predict each other, if too much would be read, or without a second
+step marker.
 """
 
 from __future__ import annotations
@@ -43,18 +42,16 @@ from lstmprof.formats.kineto.stream import UnusualError, closings, head_of
 from lstmprof.formats.raw_file import OpenFile, json_document, last_border
 from lstmprof.formats.rows import MAX_NS
 
-#: Bytes per sample, largest number of evenly spaced samples, and least distance in bytes between
-#: two of these samples.
+#: Bytes per sample; for evenly spaced samples, the largest number and the least distance in bytes.
 SAMPLE_BYTES, _MOST_SAMPLES, _LEAST_APART = 2**13, 2**10, 2**15
-#: A sample grows until it contains a whole event, up to this many bytes.
+#: A sample grows up to this many bytes until it contains a whole event.
 _MOST_SAMPLE_BYTES = 2**17
-#: A range of at most this many bytes is read; a longer one is first halved by another sample.
+#: Ranges of at most this many bytes are read; another sample halves longer ones.
 _SHORT_BYTES = 2**15
-#: Largest number of additional samples by which ranges are halved.
+#: Largest number of samples that halve ranges.
 _MOST_HALVED = 2**10
-#: To estimate how early an event between two samples can begin, event times are assumed to rise no
-#: faster than the "pace": the largest rise in ns per byte between the next ``_PACE_PAIRS`` pairs of
-#: samples, times ``_SAFELY``.
+#: Event times are assumed to rise at most ``_SAFELY`` times as fast as between the next
+#: ``_PACE_PAIRS`` pairs of samples. This bounds how early an event between samples can begin.
 _PACE_PAIRS, _SAFELY = 4, 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
@@ -65,11 +62,7 @@ Ints = NDArray[np.int64]
 
 
 class Sample(NamedTuple):
-    """Some events that begin at byte ``at``; the earliest of them starts at ``begins_ns``.
-
-    ``begins_ns`` is rounded down to µs. It is 0 for the first sample of a file if its events have
-    no time.
-    """
+    """A few events from byte ``at`` on; ``begins_ns`` is the earliest start, rounded down to µs."""
 
     at: int
     begins_ns: int
@@ -85,7 +78,7 @@ _DECODER = msgspec.json.Decoder(list[_Begun])
 
 
 class Samples:
-    """Samples of the events in ``file`` from byte ``start`` on, in file order."""
+    """Samples of the events in a file, in file order."""
 
     def __init__(self, file: OpenFile, start: int) -> None:
         self._file = file
@@ -93,7 +86,7 @@ class Samples:
         bytes_ = range(start, max(file.length - SAMPLE_BYTES, start + 1), apart)
         self._samples: list[Sample] = []
         self._categories: set[str] = set()
-        self.unreadable = 0  # places where no event could be read
+        self.unreadable = 0  # places without a readable event
         for number, byte in enumerate(bytes_):
             self._add(byte, is_first=not number)
         self._first = np.array(self._samples, dtype=np.int64).reshape(-1, 2)
@@ -104,13 +97,13 @@ class Samples:
 
     @property
     def begins_ns(self) -> list[int]:
-        """Return the times in ns at which the evenly spaced samples begin, sorted."""
+        """Return the start times of the evenly spaced samples in ns, sorted."""
         earliest: list[int] = sorted(self._first[:, 1].tolist())
         return earliest
 
     @property
     def categories(self) -> frozenset[str]:
-        """Return the categories of the sampled events, in lower case."""
+        """Return the lower-case categories of the sampled events."""
         return frozenset(self._categories)
 
     @property
@@ -124,11 +117,7 @@ class Samples:
         return self._samples[-1].at
 
     def before(self, until_ns: int) -> list[tuple[int, int]]:
-        """Return the ranges of bytes in which events may begin before ``until_ns``.
-
-        A range is (first byte, byte after it). It begins and ends between two events; the last
-        sample ends the last range at the latest.
-        """
+        """Return the byte ranges in which events may begin before ``until_ns``."""
         while True:
             at, begins_ns = np.array(self._samples, dtype=np.int64).T
             early = _may_begin(at, begins_ns, until_ns)
@@ -139,10 +128,9 @@ class Samples:
                 return [(int(at[n]), int(at[n + 1])) for n in np.flatnonzero(early).tolist()]
 
     def predictable(self, until_ns: int) -> bool:
-        """Return whether the samples can be trusted to find the events before ``until_ns``.
+        """Return whether the samples reliably find the events before ``until_ns``.
 
-        They can if half of the evenly spaced samples (every second one) predict where the other
-        half find such events.
+        Every second sample must predict where the others find such events.
         """
         at, begins_ns = self._first.T
         if len(at) < 2 * _PACE_PAIRS:
@@ -152,7 +140,7 @@ class Samples:
         return bool(early[others].all())
 
     def _add(self, byte: int, *, is_first: bool = False) -> bool:
-        """Read a sample at or after byte ``byte``; return False if it is not new."""
+        """Add a sample at or after this byte; return whether it is new."""
         sample = self._sample(byte, is_first=is_first)
         if sample is None:
             return False
@@ -172,7 +160,7 @@ class Samples:
                 if events:
                     self._categories |= {category for category, _ in events}
                     return Sample(byte + border, min(begins_ns for _, begins_ns in events))
-                if events is not None:  # None: only flows, counters, thread names
+                if events is not None:  # only flows, counters, thread names
                     return Sample(byte, 0) if is_first else None
             length *= 4
         self.unreadable += 1
@@ -190,7 +178,7 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
 
 
 def _timed(text: bytes) -> list[tuple[str, int]] | None:
-    """Return (category, start in ns) of timed events; None if ``text`` is not whole events."""
+    """Return category and start in ns of events; None if ``text`` is not whole events."""
     try:
         events = _DECODER.decode(b"[" + text + b"]")
     except (msgspec.DecodeError, RecursionError):
@@ -201,7 +189,7 @@ def _timed(text: bytes) -> list[tuple[str, int]] | None:
 
 
 def _begins_ns(ts_us: float | str | None) -> int | None:
-    """Return ``ts_us`` rounded down to µs, in ns; None if the time is impossible."""
+    """Convert to ns, rounded down to µs."""
     if ts_us is None:
         return None
     try:
@@ -211,16 +199,15 @@ def _begins_ns(ts_us: float | str | None) -> int | None:
     return whole_ns if abs(whole_ns) <= MAX_NS else None
 
 
-#: The first step is only read in advance if at most this share of the file, and at most this many
-#: bytes, have to be read for it.
+#: The first step is read early only if that takes at most this share of the file, and at most
+#: this many bytes.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
-#: Give up if more than this many samples are unreadable (no event was found) per readable sample.
+#: Largest ratio of unreadable samples to readable ones.
 _MOST_UNREADABLE = 0.1
-#: Categories of device activities and of the calls that start them.
+#: Categories of device activities and of the runtime calls that start them.
 _DEVICE_CATEGORIES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: The second step marker is searched for in the samples with the earliest events: first in the
-#: smallest of these shares of all samples, then in the next larger one, until it is found.
-#: ``Samples.predictable`` must be True for each share.
+#: The second step marker is searched in the earliest samples: first in the smallest share of them,
+#: then in larger ones.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 
@@ -250,7 +237,7 @@ def beginning(path: Path, least_bytes: int) -> Beginning | None:
 
 @dataclass
 class _File:
-    """A file: its text before the events, and the pieces read, by (first byte, byte after)."""
+    """A file, the text before its events, and its pieces read so far by byte range."""
 
     path: Path
     file: OpenFile
@@ -259,16 +246,15 @@ class _File:
 
     @property
     def read_bytes(self) -> int:
-        """Return the number of bytes that have been read."""
         return sum(stop - start for start, stop in self.read)
 
     @property
     def most_bytes(self) -> int:
-        """Return the number of bytes that may be read."""
+        """Return how many bytes may be read."""
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, needed: list[tuple[int, int]]) -> bool:
-        """Read the byte ranges ``needed``; return False if they are too large or cut an event."""
+        """Read these byte ranges; return False if they are too large or cut an event."""
         missing = _joined([s for s in needed if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
         if wanted > self.most_bytes:
@@ -282,7 +268,7 @@ class _File:
         return True
 
     def has_read_end(self, start: int) -> bool:
-        """Read the events from ``start`` to the file's end; return False if not possible."""
+        """Read the events from ``start`` to the file's end; return whether it worked."""
         if self.file.length - start > self.most_bytes:
             return False
         text = self.file.part(start, self.file.length)
@@ -297,7 +283,7 @@ class _File:
         return any(start <= range_[0] and range_[1] <= stop for start, stop in self.read)
 
     def profile(self) -> Profile | None:
-        """Return the profile of the pieces read so far, or None if they are not a Kineto trace."""
+        """Return the profile of the pieces read so far; None if they are not Kineto's."""
         header = json_document(self.path, self.head + b"]}")
         pieces_read = [self.read[byte] for byte in sorted(self.read)]
         categories = {category for piece in pieces_read for category in piece.categories}
@@ -309,12 +295,12 @@ class _File:
 
     @property
     def origin_ns(self) -> int:
-        """Return the start of the earliest event that has been read; there must be one."""
+        """Return the start of the earliest event read so far."""
         return min(rows.first_ns(p.columns) for p in self.read.values() if p.rows)
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join sorted ranges of bytes that follow each other directly."""
+    """Join adjacent byte ranges."""
     joined: list[tuple[int, int]] = []
     for start, stop in ranges:
         if joined and joined[-1][1] == start:
@@ -347,7 +333,7 @@ def _beginning(file: _File) -> Beginning | None:
 
 
 def _first_step(events: EventTable, until_ns: int) -> Window | None:
-    """Return the first step if it ends before ``until_ns``, up to which markers were read."""
+    """Return the first step if it ends before ``until_ns``; later markers are unread."""
     thread = thread_ids(events)
     markers = events.is_kind("step") & (thread >= 0)
     if len(np.unique(thread[markers])) != 1:
@@ -359,14 +345,14 @@ def _first_step(events: EventTable, until_ns: int) -> Window | None:
 def _beginning_of_step(
     file: _File, profile: Profile, step: Window, elsewhere: frozenset[str]
 ) -> Beginning | None:
-    """Return the part of the profile that began before the end of ``step``.
+    """Return the part of the profile before the end of ``step``; None if its waits are unknown.
 
-    ``elsewhere`` has the categories of the events in all samples. Return None if a device is used
-    in the file, but not in this part: in this case it is unknown what the host waits for.
+    ``elsewhere`` has the categories of the events in all samples.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)
     uses_devices = bool(profile.accelerators) or not elsewhere.isdisjoint(_DEVICE_CATEGORIES)
+    # a device is used, but its events of this step are elsewhere in the file
     if uses_devices and not events.has_kind(*ACTIVITY_KINDS):
         return None
     (marker,) = np.flatnonzero(events.is_kind("step") & (events.start_ns == step.start_ns))[:1]

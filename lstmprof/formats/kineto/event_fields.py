@@ -1,4 +1,4 @@
-"""Read one event of a Kineto trace: its kind, thread or stream, and time, or its counter values."""
+"""Convert one event of a Kineto trace to a row or to counter values."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ from lstmprof.formats import rows
 from lstmprof.formats.raw_file import as_object
 from lstmprof.formats.rows import Row
 
-#: Category in lower case -> kind; the categories of device events are also in ``ON_DEVICE``.
-#: ``cuda_profiler_range`` has hardware counters (its times are artificial: the session's time
-#: divided evenly), and ``cuda_event`` is an instant on a stream; both become ranges, not
-#: activities.
+#: Kineto's lower-case category -> kind of event. ``cuda_profiler_range`` has artificial times (the
+#: session divided evenly) and ``cuda_event`` is an instant, so both are ranges.
 KINDS = {
     "cpu_op": "op",
     "operator": "op",
@@ -56,21 +54,19 @@ ON_DEVICE = frozenset(
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
     )
 )
-#: Kinds that have a correlation id. ROCm's profiles of 2022 to 2024 write it only as
-#: ``External id``.
+#: Kinds with a correlation id. ROCm's profiles of 2022 to 2024 write it only as ``External id``.
 CORRELATED = frozenset(("runtime", *ACTIVITY_KINDS))
-#: Names of a kernel event's arguments, in the order of the parameters of ``launched_with``.
+#: Arguments of a kernel event, in the order of ``launched_with``.
 LAUNCHED_WITH = (
     *("block", "grid", "registers per thread", "shared memory"),
     *("est. achieved occupancy %", "Collective name", "In msg nelems", "Out msg nelems"),
     *("dtype", "Group size", "Process Group Name", "Process Group Description"),
 )
-#: Category of the profiler's own spans (pid ``Spans`` or ``Traces``), no events of the program.
+#: Category of spans about the profiler itself, not about the program.
 PROFILER_SPAN = "trace"
 
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Names of ranges that torch records and, in ``_OWN_RANGES``, that lstmprof records. In 2021 ranges
-#: had the category of ops.
+#: Ranges that torch and lstmprof record. In 2021 their category was that of ops.
 _TORCH_RANGE = re.compile(r"Optimizer\.\w+#|enumerate\(DataLoader\)#")
 _OWN_RANGES = frozenset(("step", *PHASES, PROGRAM))
 _STREAM = re.compile(r"(?:stream )?(\d{1,18})")
@@ -81,7 +77,7 @@ _FS_PER_NS = 10**6
 
 @lru_cache(maxsize=16384)
 def kind(category: str, name: str) -> str | None:
-    """Return the kind of an event from its lower-case category and name; None if unknown."""
+    """Return the kind of an event; ``category`` is in lower case."""
     usual = KINDS.get(category)
     if usual is None and category.endswith(("_runtime", "_driver")):  # of xpu, mtia …
         return "runtime"
@@ -94,7 +90,7 @@ def kind(category: str, name: str) -> str | None:
 
 
 def femtoseconds(microseconds: object) -> int | None:
-    """Convert microseconds (an int, or the text of a float) to femtoseconds; None if no number."""
+    """Convert Kineto's microseconds (an int, or a float as text) to femtoseconds."""
     if isinstance(microseconds, int) and not isinstance(microseconds, bool):
         return microseconds * _FS_PER_US
     if not isinstance(microseconds, str) or len(microseconds) > 64:
@@ -112,7 +108,7 @@ def femtoseconds(microseconds: object) -> int | None:
 
 
 def interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """Return (start, length) in whole ns (both ends are rounded), or the fault of the times."""
+    """Return (start, length) in ns, or why the times are unusable."""
     start = femtoseconds(event.get("ts"))
     if start is None:
         return "they have no readable start"
@@ -131,10 +127,7 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
 def timed_events(
     events: Iterable[Any], dropped: Counter[str], is_read: Callable[[dict[str, Any]], bool]
 ) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
-    """Yield (event, (start, length) in ns) of events with a duration for which ``is_read`` is True.
-
-    ``dropped`` counts, by fault, the events that are left out because their times are faulty.
-    """
+    """Yield events with their (start, length) in ns; count unusable ones in ``dropped``."""
     for event in events:
         if isinstance(event, dict) and event.get("ph") == "X" and is_read(event):
             times = interval(event)
@@ -145,12 +138,12 @@ def timed_events(
 
 
 def left_out(dropped: Mapping[str, int]) -> Iterator[str]:
-    """Yield a note for each reason for which events were left out."""
+    """Say how many events were left out, and why."""
     return (f"{n} events were left out because {why}" for why, n in dropped.items())
 
 
 def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
-    """Convert an event with a duration to a row; one of unknown category becomes a range."""
+    """Convert an event with a duration to a row; unknown categories become ranges."""
     category = str(event.get("cat")).lower()
     name = rows.clean(str(event.get("name", "")))
     args = as_object(event.get("args"))
@@ -195,13 +188,10 @@ def launched_with(
     collective: object = None,
     *message: object,
 ) -> str | None:
-    """Return a kernel's launch configuration from its event's arguments; None without a block.
+    """Return a kernel's launch configuration: grid, block, registers, collective …
 
-    If ``registers`` is missing, the arguments are ROCm's. ROCm's grid counts blocks or threads,
-    depending on the call that launched the kernel, so the grid is left out. ``collective`` is the
-    name of the collective that the kernel belongs to. ``message`` describes the collective: the
-    number of elements that go in, the number that come out, their type, the number of ranks, and
-    the name and the description of the process group.
+    Without ``registers``, the arguments are ROCm's. Its grid is left out, because it counts blocks
+    or threads, depending on the launching call.
     """
     if block is None:
         return None
@@ -230,7 +220,7 @@ def _message(
     group: object,
     about: object,
 ) -> dict[str, object]:
-    """Return the fields that a collective adds to a kernel's launch configuration."""
+    """Return a collective's operation, message size and process group."""
     elements = [rows.natural(inputs), rows.natural(outputs)]
     element_size = element_bytes(dtype)
     complete = element_size is not None and None not in elements
@@ -243,7 +233,7 @@ def _message(
 
 
 def _group(name: object, about: object) -> str | None:
-    """Return a process group as ``1 (mesh_tp)``: its name, and its description if there is one."""
+    """Return a process group's name and description: ``1 (mesh_tp)``."""
     if not isinstance(name, (str, int)) or name == "":
         return None
     described = isinstance(about, str) and about not in ("", "undefined")
@@ -251,7 +241,7 @@ def _group(name: object, about: object) -> str | None:
 
 
 def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return (pid, tid); a pid of 0 or −1 becomes None, and so does tid 0 of such a process."""
+    """Return (pid, tid). Kineto writes pid 0 or −1 if it does not know the thread."""
     pid, tid = rows.positive(event.get("pid")), rows.int64(event.get("tid"))
     return pid, tid if pid or tid else None
 
@@ -277,12 +267,12 @@ _HOST = 0
 _TYPE, _DEVICE = "Device Type", "Device Id"
 _SIZES = {"Total Allocated": ALLOCATED, "Total Reserved": RESERVED, "Bytes": CHANGE}
 _NUMBER = re.compile(r"-?\d{1,300}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-#: Names of series that the reader does not append to the name of their counter.
+#: A series with one of these names is named like its counter.
 _PLAIN = ("", "value")
 
 
 def counts(event: dict[str, Any]) -> list[Count] | str:
-    """Return the counter values of an event, or a text that names the fault."""
+    """Return the counter values of an event, or why they are unusable."""
     phase, name = event.get("ph"), event.get("name")
     is_memory = phase == INSTANT and name == MEMORY
     args = event.get("args")
@@ -322,7 +312,7 @@ def _named(name: str, series: str) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Convert a JSON number (int, or the text of a float) to a float; None if it is not finite."""
+    """Convert an int, or the text of a float; None if it is not finite."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     if not _NUMBER.fullmatch(str(value)):
@@ -332,13 +322,12 @@ def _number(value: object) -> float | None:
 
 
 _NONE = -(2**63)
-#: Any integer except ``_NONE``, which stands for a missing field. A file that contains ``_NONE``
-#: cannot be decoded.
+#: Any integer except ``_NONE``, which marks a missing field.
 _Integer = Annotated[int, msgspec.Meta(ge=_NONE + 1)]
 
 
 class _Memory(msgspec.Struct, gc=False, frozen=True):
-    """The arguments of one ``[memory]`` event (allocation or free); ``_NONE`` if missing."""
+    """The arguments of a ``[memory]`` event: one allocation or free."""
 
     device_type: _Integer = msgspec.field(name="Device Type", default=_NONE)
     device: _Integer = msgspec.field(name="Device Id", default=_NONE)
@@ -351,7 +340,7 @@ _decode = msgspec.json.Decoder(list[_Memory]).decode
 
 
 def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
-    """Convert ``[memory]`` events like ``counts``, but all at once; None if one is unusual."""
+    """Convert ``[memory]`` events to counter values; None if one is unusual."""
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
         fields = [attrgetter(name) for name in _Memory.__struct_fields__]

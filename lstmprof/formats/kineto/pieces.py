@@ -1,10 +1,7 @@
-"""Read one piece of a Kineto trace (whole elements of its event array), by columns or row by row.
+"""Read a piece of a Kineto trace by columns, or slowly row by row if a value is unusual.
 
-By columns, events are decoded into typed records, and each field of all events becomes a column;
-``event_fields`` defines the meaning of every field. If the records cannot contain a value (a number
-as text, a negative time, a broken escape), they raise ``OddError``, and the piece is read row by
-row, which is slower. If columns are written to disk, the result is small enough to be sent between
-processes.
+Unusual are a number as text, a negative time or a broken escape. ``event_fields`` defines the
+meaning of every field. With columns on disk, a piece is small enough to send between processes.
 """
 
 from __future__ import annotations
@@ -41,18 +38,17 @@ from lstmprof.formats.raw_file import json_document, json_value
 
 Flags = NDArray[np.bool_]
 
-#: The categories of kernels.
 _KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() if kind == "kernel")
 
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of microseconds: down to 1 ns, and to 1 fs
-#: Number of lists whose parsed form is cached; lists of ``_SHORT_BYTES`` or more are not cached.
+#: Number of parsed lists that are cached; lists of ``_SHORT_BYTES`` or more are not.
 _CACHED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Columns of the events table, in memory or in a file for a ``Spool``, and counters."""
+    """Events and counters of one piece, as columns in memory or in files."""
 
     columns: pa.Table | Path
     rows: int
@@ -62,12 +58,9 @@ class Piece:
 
 
 def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece | None:
-    """Read the events in ``text``, or return None if it does not consist of whole events.
+    """Read whole events; return None if the text cuts one.
 
-    Columns are written to the file ``spooled`` if it is given; messages show ``label``.
-
-    Raises:
-        ProfileError: there is no room for ``spooled``.
+    Columns are written to the file ``spooled`` if it is given.
     """
     piece: Piece | None
     try:
@@ -78,7 +71,7 @@ def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece |
 
 
 def _spooled(piece: Piece, path: Path) -> Piece:
-    """Move the columns of ``piece`` to the file ``path``, and its counters to a file beside it."""
+    """Move the columns and counters of a piece to disk."""
     if piece.rows:
         write_chunk(path, piece.columns)
         piece = replace(piece, columns=path)
@@ -90,7 +83,7 @@ def _spooled(piece: Piece, path: Path) -> Piece:
 
 
 class Part(NamedTuple):
-    """``length`` bytes of ``file`` from ``start`` on."""
+    """A range of bytes in a file."""
 
     file: Path
     start: int
@@ -98,14 +91,13 @@ class Part(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """Return the bytes of the part."""
         with self.file.open("rb") as file:
             file.seek(self.start)
             return file.read(self.length)
 
 
 def read_part(part: bytes | Part, spooled: Path) -> Piece | None:
-    """Read the events in a text, or in a part of a file, like ``read``."""
+    """Read a piece from its text, or from its part of a file."""
     return read("piece", part if isinstance(part, bytes) else part.content, spooled)
 
 
@@ -122,10 +114,10 @@ def _read_rows(label: Path | str, text: bytes) -> Piece | None:
 
 
 def read_columns(text: bytes) -> Piece:
-    """Read the events in ``text``, the elements of a JSON array without its brackets, by columns.
+    """Read the events in ``text``, a JSON array without its brackets.
 
     Raises:
-        OddError: the text does not consist of whole events, or an event is unusual.
+        OddError: the text is not whole events, or an event is unusual.
     """
     try:
         return _columns(Records(text))
@@ -150,7 +142,7 @@ def _columns(records: Records) -> Piece:
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """Return the values of all counters, or None; memory counters alone are read by columns."""
+    """Return the counter values; memory counters alone are read by columns."""
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)
@@ -177,7 +169,7 @@ def _one_by_one(events: Sequence[Instant]) -> pa.Table | None:
 
 
 def _pids(written: Sequence[int | str]) -> Ints:
-    """Return each event's process id, or 0 if it has none; each distinct value is parsed once."""
+    """Parse process ids; 0 means none."""
     numbers = {pid: rows.positive(pid) or 0 for pid in set(written)}
     return np.fromiter(map(numbers.__getitem__, written), np.int64, len(written))
 
@@ -251,7 +243,7 @@ def _natural(values: Ints) -> pa.Array:
 
 
 def _texts(codes: Ints, values: Sequence[str | None]) -> pa.DictionaryArray:
-    """Return the text ``values[code]`` for each code; ``values`` may repeat or be None."""
+    """Return ``values[code]`` for each code, dictionary-encoded."""
     distinct = pa.array(values, pa.string()).dictionary_encode()
     places = distinct.indices.fill_null(-1).to_numpy()
     indices = places[codes] if len(codes) else np.empty(0, dtype=np.int32)
@@ -278,7 +270,7 @@ _short_list = lru_cache(_CACHED_LISTS)(_list)
 
 
 def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
-    """Return (starts, lengths) in whole ns from numerals in µs, each followed by a null byte."""
+    """Convert numerals in µs, each followed by a null byte, to ns."""
     start, start_decimals = _digits(starts)
     dur, dur_decimals = _digits(lengths)
     if max(start_decimals.max(initial=0), dur_decimals.max(initial=0)) > _NS_DECIMALS:
@@ -293,7 +285,7 @@ def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
 
 
 def _within_int64(values: Ints, factor: Ints) -> Ints:
-    """Multiply non-negative numbers; raise OddError if a product could exceed ``rows.MAX_NS``."""
+    """Multiply; raise OddError if a product could exceed ``rows.MAX_NS``."""
     if int(values.max(initial=0)) * int(factor.max(initial=1)) > rows.MAX_NS:
         raise OddError
     return values * factor
@@ -316,15 +308,15 @@ def _rounded_times(
 
 
 def _microseconds(value: Ints, decimals: Ints) -> tuple[Ints, Ints]:
-    """Split times of ``value`` / 10**``decimals`` µs into (whole µs, remaining femtoseconds)."""
+    """Split times into whole µs and the remaining femtoseconds."""
     scale = 10**decimals
     return value // scale, value % scale * (_FS_PER_US // scale)
 
 
 def _digits(numerals: bytes) -> tuple[Ints, Ints]:
-    """Parse numerals that each end with a null byte; raise OddError for other characters.
+    """Parse numerals, each followed by a null byte; raise OddError for other characters.
 
-    Return (the digits as an integer, the number of decimals): (125, 1) for ``12.5``.
+    Return (digits, number of decimals): (125, 1) for ``12.5``.
     """
     text = np.frombuffer(numerals, dtype=np.uint8)
     marks = np.flatnonzero(text - ord("0") > 9)  # unsigned, so characters before "0" count, too

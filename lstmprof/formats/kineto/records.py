@@ -1,9 +1,7 @@
-"""Decode a chunk of Kineto's JSON by columns: events with a duration (``"ph": "X"``), and counters.
+"""Decode Kineto's JSON into columns: events with a duration, and counters.
 
-Counters are ``"ph": "C"`` and the instants of memory. The chunk is decoded into typed records
-(msgspec) in parts that fit into a processor's cache. The fields of a part are packed into arrays
-before the next part is decoded. A part ends where two events seem to meet; if a part turns out not
-to consist of whole events, the chunk is decoded at once.
+msgspec decodes it in parts that fit into a processor's cache. Each part is packed into arrays
+before the next one is decoded.
 """
 
 from __future__ import annotations
@@ -28,27 +26,26 @@ from lstmprof.formats.raw_file import last_border
 
 Ints = NDArray[np.int64]
 
-#: Stands for an integer field that an event does not have.
+#: Marks a missing integer.
 ABSENT = -(2**63)
-#: Stands for an integer field with a text that means no number.
+#: Marks an integer field whose text is no number.
 NULL = ABSENT + 1
-#: An integer or its text; a file with the integers ``ABSENT`` or ``NULL`` cannot be decoded.
+#: An integer or its text. The markers ``ABSENT`` and ``NULL`` cannot be decoded.
 _Integer = Annotated[int, msgspec.Meta(ge=NULL + 1)] | str
 
-#: The code of an event without a launch configuration (see ``Records.launches``).
+#: Code of events without a launch configuration.
 NO_LAUNCH = 0
 
-#: Bytes of text per part. A part and its records fit into 1 MB, the size of a second-level cache.
+#: Bytes of JSON decoded at once. With their records they fit into 1 MB, a second-level cache.
 PART_BYTES = 2**18
 _RAW = msgspec.Raw(b"")
 NO_VALUES = msgspec.Raw(b"{}")
-#: The phases (``ph``) of events that are skipped: all except events with a duration, instants and
-#: counters. Kineto writes ``s``, ``f``, ``t`` and ``M``.
+#: Phases (``ph``) of events that are skipped. Kineto writes ``s``, ``f``, ``t`` and ``M``.
 _OTHER_PHASES = "BEIbnePNODMVvRcSTpFsfta"
 
 
 class OddError(Exception):
-    """The chunk contains a value that can only be read row by row (see ``pieces``)."""
+    """A value does not fit into columns; the events must be read row by row."""
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
@@ -99,7 +96,7 @@ class _Event(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag="X"):
 
 
 class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT):
-    """An instant, perhaps a ``[memory]`` event; ``ts`` and ``args`` are JSON text."""
+    """An instant, such as a ``[memory]`` event; ``ts`` and ``args`` are JSON text."""
 
     name: str = ""
     ts: msgspec.Raw = _RAW
@@ -108,7 +105,7 @@ class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT
 
 
 class Counter(Instant, gc=False, frozen=True, tag_field="ph", tag=COUNTER):
-    """Values of a counter; ``ts`` and ``args`` are JSON text."""
+    """Values of a counter."""
 
 
 _OTHERS = [
@@ -124,17 +121,17 @@ _NUMBERS = (
     *("bytes", "bytes_2021", "sequence", "forward_thread"),
 )
 _LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # field -> its name in 2021
-#: Fields of a kernel's launch configuration, in the order of ``event_fields.launched_with``.
+#: Fields of a launch configuration, in the order of ``event_fields.launched_with``.
 _LAUNCHED_WITH = (
     *("block", "grid", "registers", "shared", "occupancy"),
     *("collective", "elements_in", "elements_out", "dtype", "ranks", "group", "about"),
 )
-#: Number fields of an event that are not among its arguments.
+#: Integer fields outside an event's ``args``.
 _EVENT_NUMBERS = ("pid", "tid")
 
 
 class _Codes(dict[_Key, int]):
-    """A dictionary that numbers texts or other values in order of first occurrence."""
+    """Gives each new key the next number."""
 
     def __missing__(self, key: _Key) -> int:
         self[key] = len(self)
@@ -142,14 +139,12 @@ class _Codes(dict[_Key, int]):
 
 
 class Records:
-    """The events with a duration in ``text``, a comma-separated list of JSON objects.
+    """Columns of the events with a duration in ``text``, a JSON array without its brackets.
 
-    ``text`` is a JSON array without its brackets. Most events have no useful argument (``args``);
-    the arguments of the others are stored in separate arrays.
+    Argument columns only have entries for events with arguments, which are few.
 
     Raises:
-        msgspec.DecodeError: the text does not consist of whole events, or a value has a type that
-        cannot be used.
+        msgspec.DecodeError: the text is not whole events, or a value has an unusable type.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -186,7 +181,7 @@ class Records:
         self._with_args = _concatenated(with_args)
 
     def _append(self, events: Sequence[_Event]) -> tuple[_Args, ...]:
-        """Append the fields of ``events`` to the columns; return the arguments of each event."""
+        """Append the events' fields to the columns; return their arguments."""
         add, values = self._fields, _by_field(_Event, events)
         for name, codes in self._codes.items():
             numbers = map(codes.__getitem__, values[name])
@@ -206,7 +201,7 @@ class Records:
         add[_LAUNCH].append(self._launch_codes([values[name] for name in _LAUNCHED_WITH]))
 
     def _launch_codes(self, columns: Sequence[Sequence[Any]]) -> Ints:
-        """Return each event's code of its launch configuration; the first column is the block."""
+        """Assign numbers to distinct launch configurations; events without a block have none."""
         codes = np.full(len(columns[0]), NO_LAUNCH)
         if columns[0].count(None) < len(codes):
             has_block = np.fromiter(map(is_not, columns[0], repeat(None)), np.bool_, len(codes))
@@ -216,51 +211,51 @@ class Records:
         return codes
 
     def only(self, chosen: Ints) -> Records:
-        """Return the events at the positions ``chosen``."""
+        """Return the events at these positions."""
         records = copy.copy(self)
         records._chosen = chosen
         return records
 
     def texts(self, field: str) -> tuple[Ints, list[str]]:
-        """Return (each event's code, text of each code) of a text field."""
+        """Return a text field as (code per event, distinct texts)."""
         return _concatenated(self._fields[field])[self._chosen], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
-        """Return each event's integer field, also if written as text; ``ABSENT`` if missing."""
+        """Return an integer field; ``ABSENT`` if missing."""
         return self.numbers(field, rows.int64)
 
     def either(self, field: str, older: str) -> Ints:
-        """Return each event's integer ``field``, or ``older`` if the event has no ``field``."""
+        """Return an integer field, which files of 2021 call ``older``."""
         newer = self.ints(field)
         return np.where(newer == ABSENT, self.ints(older), newer)
 
     def numbers(self, field: str, meaning: Callable[[object], int | None]) -> Ints:
-        """Return each event's number field, in which ``meaning`` converts values written as text.
+        """Return a number field; ``meaning`` parses values that are text.
 
-        A missing field is ``ABSENT``; a text for which ``meaning`` returns None is ``NULL``.
+        Missing values are ``ABSENT``, unreadable ones ``NULL``.
         """
         values = _concatenated([_meant(part, meaning) for part in self._fields[field]])
         return (values if field in _EVENT_NUMBERS else self._spread(values, ABSENT))[self._chosen]
 
     def launches(self) -> tuple[Ints, list[tuple[Any, ...]]]:
-        """Return (each event's code, launch configuration of each code); the first one is empty."""
+        """Return launch configurations as (code per event, distinct ones); the first is empty."""
         codes = self._spread(_concatenated(self._fields[_LAUNCH]), NO_LAUNCH)
         return codes[self._chosen], list(self._launches)
 
     def _spread(self, arg_values: Ints, absent: int) -> Ints:
-        """Return ``arg_values`` with one entry per event: ``absent`` if it has no arguments."""
+        """Expand the values of events with arguments to all events."""
         values = np.full(self._count, absent)
         values[self._with_args] = arg_values
         return values
 
     def numerals(self, field: str) -> bytes:
-        """Return the JSON text of a field of all events, with a null byte after each."""
+        """Return a field's JSON texts, each followed by a null byte."""
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """Return (each event's code, JSON of each code) of a list field.
+        """Return a list field as (code per event, distinct JSON texts).
 
-        The code is −1 if the event has no arguments. The JSON is empty if they have no such list.
+        Code −1 means no arguments; an empty text means no such list.
         """
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
@@ -268,7 +263,7 @@ class Records:
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
-    """Split the text where two events seem to meet; put each part in brackets."""
+    """Split the text where two events seem to meet, and add brackets."""
     start, view = 0, memoryview(text)
     while len(text) - start > PART_BYTES:
         border = last_border(text, start, start + PART_BYTES)
@@ -285,7 +280,7 @@ def _by_field(struct: type[msgspec.Struct], values: Sequence[Any]) -> dict[str, 
 
 
 def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
-    """Convert ``values`` to an array if all are int64; otherwise return them unchanged."""
+    """Convert to an array if all values are int64."""
     if values.count(ABSENT) == len(values):
         return np.full(len(values), ABSENT)
     try:
@@ -295,7 +290,7 @@ def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
 
 
 def _meant(part: Ints | Sequence[Any], meaning: Callable[[object], int | None]) -> Ints:
-    """Return an array unchanged; convert each value of a list (None becomes ``NULL``)."""
+    """Parse values that are text; an array has only integers."""
     if isinstance(part, np.ndarray):
         return part
     means = {value: meaning(value) for value in set(part)}
@@ -316,7 +311,7 @@ def _concatenated(parts: Sequence[Ints]) -> Ints:
 
 
 def _binary(ended: bytes) -> pa.BinaryArray:
-    """Split ``ended`` after each null byte, which ends a text; JSON cannot contain null bytes."""
+    """Split at null bytes, which JSON cannot contain."""
     ends = np.flatnonzero(np.frombuffer(ended, dtype=np.uint8) == 0)
     bounds = np.concatenate([[0], ends - np.arange(len(ends))]).astype(np.int32)
     whole = pa.py_buffer(ended.replace(b"\0", b""))

@@ -2,14 +2,12 @@
 
 ::
 
-    head "traceEvents": [ event, event, | event, event, | … event ] tail
-                          ---- piece --   ---- piece --
+  head "traceEvents": [ event, event, | event, event, | … event ] tail
+                        ---- piece --   ---- piece --
 
 A piece ends at a border, a comma between ``}`` and ``{``. If this comma is inside a string or a
-list, the piece does not consist of whole elements of the array. The reader then joins it with the
-next piece. Several processes (``pool``) read the pieces of a big file, and write their columns to
-disk. If the file has another layout than Kineto's, ``profile`` returns None, and ``kineto.read``
-reads the file as a whole.
+list, the piece is joined with the next one. Worker processes read the pieces of a big file. A file
+with another layout than Kineto's is read as a whole by ``kineto.read``.
 """
 
 from __future__ import annotations
@@ -48,29 +46,26 @@ from lstmprof.formats.raw_file import (
 )
 
 PIECE_BYTES = 2**23
-#: From this many unpacked bytes on, the columns of a file are written to disk.
+#: Files of at least this unpacked size keep their columns on disk.
 SPOOLED_BYTES = 2**26
-#: From this many unpacked bytes on, several processes read a file. A smaller file would be read
-#: before they have started.
+#: Several processes read files of at least this unpacked size. They start too slowly for less.
 SHARED_BYTES = 2**27
-#: More worker processes are no faster, because a single process unpacks the file and cuts it into
-#: pieces. Each process takes 130 MB of memory.
+#: More workers are no faster: one process unpacks the file for all. Each takes 130 MB of memory.
 MOST_WORKERS = 4
-#: Limit in bytes for three texts: before the events, after the events, and a piece that one process
-#: reads at a time. Kineto writes a few kB before the events, and a few MB if these contain the
-#: environment variables.
+#: Largest text in bytes before the events, after them, and of a piece. Kineto writes a few kB
+#: before the events, or a few MB with environment variables.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
-#: The border at which a piece ends is first searched in this many of its last bytes, then in all.
+#: The end of a piece is searched first in its last 32 KiB, then in all of it.
 _END_BYTES = 2**15
-_AHEAD = 2  # number of pieces per worker that it is reading, or will read next
-_MOST_WAITING = 4  # number of pieces per worker that are submitted, but not yet yielded in order
+_AHEAD = 2  # unfinished pieces per worker
+_MOST_WAITING = 4  # submitted pieces per worker that are not yet yielded in order
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
 
 
-#: The text of a piece: its bytes, or a part of a plain file.
+#: A piece's bytes, or its place in a plain file.
 _Text = bytes | Part
 
 
@@ -83,7 +78,7 @@ class UnusualError(Exception):
 
 
 def profile_of_file(path: Path) -> Profile | None:
-    """Read the Kineto trace at ``path`` like ``profile``; return None if it cannot be opened."""
+    """Read a Kineto trace in pieces; return None if that is not possible."""
     try:
         if not path.is_file():
             return None
@@ -94,11 +89,7 @@ def profile_of_file(path: Path) -> Profile | None:
 
 
 def profile(label: Path | str, file: BinaryIO) -> Profile | None:
-    """Read a Kineto trace, gzipped or not; return None if its layout is unusual.
-
-    Raises:
-        ProfileError: a process that read pieces was killed, or the disk has no room for columns.
-    """
+    """Read a Kineto trace in pieces, gzipped or not; return None if its layout is unusual."""
     try:
         with contextlib.ExitStack() as stack:
             parts = _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
@@ -108,7 +99,7 @@ def profile(label: Path | str, file: BinaryIO) -> Profile | None:
 
 
 class _Bounded:
-    """A gzipped file that is unpacked while it is read; reading raises an error for gzip bombs."""
+    """A gzipped file whose reading stops at a gzip bomb."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._packed = file
@@ -139,7 +130,7 @@ def _unpacked_bytes(file: BinaryIO) -> int:
 
 
 class _Reader:
-    """Reads pieces; pieces of a big file are read in workers, with their columns on disk.
+    """Reads pieces of a trace, in worker processes if the file is big.
 
     Closing ``stack`` ends the workers; after an error it removes the columns.
     """
@@ -157,7 +148,7 @@ class _Reader:
                 self._workers = stack.enter_context(Pool(self._count))
 
     def in_order(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, Piece | None]]:
-        """Yield each text with its piece, or with None if it does not consist of whole events."""
+        """Yield each text with its piece; None if it is not whole events."""
         if self._workers and self._folder:
             return self._shared(texts, self._workers, self._folder.path)
         return ((text, self.read(_content(text))) for text in texts)
@@ -165,7 +156,7 @@ class _Reader:
     def _shared(
         self, texts: Iterable[_Text], workers: Pool, folder: Path
     ) -> Iterator[tuple[_Text, Piece | None]]:
-        """Read like ``in_order`` in workers; if all are busy, this process reads a piece."""
+        """Read pieces in workers, and in this process while all workers are busy."""
         submitted: list[tuple[_Text, Future[Piece | None]]] = []
         try:
             for number, text in enumerate(texts):
@@ -186,13 +177,13 @@ class _Reader:
             raise ProfileError(self._label, fault, "profile fewer steps") from error
 
     def read(self, content: bytes) -> Piece | None:
-        """Read ``content`` in this process."""
+        """Read a piece in this process."""
         self._read_here += 1
         spooled = self._folder.path / f"here-{self._read_here}" if self._folder else None
         return pieces.read(self._label, content, spooled)
 
     def counters(self, content: Iterable[Piece]) -> Counters:
-        """Return the counter values of the pieces ``content``."""
+        """Join the counter values of pieces."""
         read = [piece.counters for piece in content if piece.counters is not None]
         if self._folder:
             paths = [path for path in read if isinstance(path, Path)]
@@ -200,7 +191,7 @@ class _Reader:
         return Counters.of([table for table in read if isinstance(table, pa.Table)])
 
     def columns(self, content: Iterable[Piece]) -> pa.Table | Spool:
-        """Return the columns of one or more pieces."""
+        """Join the columns of pieces."""
         if self._folder:
             return Spool(self._folder, [p.columns for p in content])
         tables = [piece.columns for piece in content]
@@ -219,7 +210,7 @@ def _done(piece: Piece | None) -> Future[Piece | None]:
 
 
 def _worker_count() -> int:
-    """Return the number of workers: cores minus one, at most MOST_WORKERS; 0 inside a worker."""
+    """Return the number of workers; one core stays free, and a worker starts none."""
     if is_worker():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -227,7 +218,7 @@ def _worker_count() -> int:
 
 
 class _Total:
-    """The pieces that have been read so far, the events they omitted, and their categories."""
+    """What has been read so far."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -236,7 +227,6 @@ class _Total:
         self.categories: set[str] = set()
 
     def add(self, piece: Piece) -> None:
-        """Add the next piece."""
         self.pieces += [piece] if piece.rows else []
         self.with_counters += [piece] if piece.counters is not None else []
         self.left_out.add(piece.left_out)
@@ -263,10 +253,10 @@ def _profile(
 
 
 def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
-    """Return (text before the first event, text after it that has been read already).
+    """Return (text up to the first event, text already read after it).
 
     Raises:
-        UnusualError: ``file`` does not begin like Kineto's files.
+        UnusualError: the file does not begin like Kineto's.
     """
     head = b""
     while len(head) < _MOST_AROUND:
@@ -283,7 +273,7 @@ def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
 
 
 class _Texts:
-    """Texts of pieces, from ``rest`` and ``file``; ``rest`` is the text after the last border."""
+    """Cuts a file between events; ``rest`` is the text after the last cut."""
 
     def __init__(self, file: Any, rest: bytes) -> None:
         self._file = file
@@ -301,10 +291,7 @@ class _Texts:
 
 
 class _TextsOfPlainFile(_Texts):
-    """Texts of pieces as parts of a plain file, from byte ``start`` (where ``rest`` begins).
-
-    Only the end of each text is read here, to find the border.
-    """
+    """Cuts a plain file between events, reading only the end of each piece."""
 
     def __init__(self, file: BinaryIO, rest: bytes, path: Path, start: int) -> None:
         super().__init__(file, rest)
@@ -323,7 +310,7 @@ class _TextsOfPlainFile(_Texts):
         self.rest = self._part(self._start, size)
 
     def _last_border(self, read_to: int) -> int:
-        """Return the position of the last border before byte ``read_to``, or 0."""
+        """Return the last position between two events before ``read_to``, or 0."""
         for start in (max(self._start, read_to - _END_BYTES), self._start):
             border = last_border(self._part(start, read_to))
             if border:
@@ -337,7 +324,7 @@ class _TextsOfPlainFile(_Texts):
 
 
 def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> bytes:
-    """Add all events to ``total``; return the text that begins with the array's last bracket."""
+    """Add all events to ``total``; return the text after them."""
     unread = b""
     for text, read in reader.in_order(texts):
         if unread:
@@ -358,7 +345,7 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
 
 
 def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
-    """Add the events of the last piece to ``total``; return the same text as ``_read_events``."""
+    """Add the events of the last piece; return the text after them."""
     for events_end, bracket in closings(text):
         piece = reader.read(text[:events_end])
         if piece:
@@ -368,13 +355,13 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Return possible ends of the events, last first: positions (end of event, closing bracket)."""
+    """Return where the events may end: (end of event, closing bracket), last first."""
     matches = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(matches)]
 
 
 def _header(label: Path | str, head: bytes, tail: bytes) -> dict[str, Any]:
-    """Parse the document without its events, and check that it has one array of events only."""
+    """Parse the text around the events."""
     try:
         header = json_document(label, head + tail)
     except ProfileError as error:

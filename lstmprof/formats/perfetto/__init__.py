@@ -36,21 +36,19 @@ _MOST_NAMED = 3
 _NO_EVENT = "record a profile with slices, or give a torch.profiler JSON"
 _NEXT_STEP = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
-#: Smallest correlation id for flows (arrows between slices); larger than any profiler's id.
+#: Smallest correlation id made from flows (arrows between slices), above any profiler's ids.
 _FIRST_ARROW = 2**48
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` begins with a packet of a Perfetto trace."""
     return packets.begins(raw.part(0, _HEAD_BYTES))
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in a Perfetto trace.
+    """Read a Perfetto trace.
 
     Raises:
-        ForeignFileError: an unknown profiler wrote its slices.
-        ProfileError: the trace is truncated, damaged or has no slice.
+        ForeignFileError: an unknown profiler wrote the slices.
     """
     contents = outline(raw)
     names = {track.name: track for track in contents.tracks.values()}
@@ -64,7 +62,7 @@ def read(raw: RawFile) -> Profile:
 
 
 class _Events:
-    """Collects rows in chunks; the rows of a chunk are sorted by the numbers of their slices."""
+    """Collects rows in chunks, sorted by the numbers of their slices."""
 
     def __init__(self) -> None:
         self._chunks = Chunks()
@@ -72,7 +70,7 @@ class _Events:
         self.ranks: set[int | None] = set()
 
     def add(self, number: int, row: Row, rank: int | None = None) -> None:
-        """Add ``row``, made from the slice ``number`` of the trace."""
+        """Add the row of a slice."""
         self._rows.append((number, rank, row))
         self.ranks.add(rank)
         if len(self._rows) >= CHUNK_ROWS:
@@ -88,14 +86,13 @@ class _Events:
         self._rows = []
 
     def columns(self) -> pa.Table | Spool | None:
-        """Return all events, or None if there are none."""
         if self._rows:
             self._flush()
         return self._chunks.columns()
 
 
 class _Counts:
-    """Collects the counters of a trace that lstmprof exported; ``owners`` maps tracks to owners."""
+    """Collects the counters of an lstmprof export; ``owners`` maps tracks to owners."""
 
     def __init__(self, owners: Mapping[int, writers.Where]) -> None:
         self._owners = {n: owner for n, owner in owners.items() if owner.counter is not None}
@@ -103,7 +100,7 @@ class _Counts:
         self._tables: dict[int | None, list[pa.Table]] = defaultdict(list)
 
     def add(self, track: int, at_ns: int, value: float) -> None:
-        """Add a value of ``track`` if the track is a counter of the profile, not a derived one."""
+        """Add a value if the track is a counter of the profile."""
         owner = self._owners.get(track)
         if owner is None or abs(at_ns) > rows.MAX_NS:
             return
@@ -124,7 +121,7 @@ class _Counts:
 
 
 def _exported(raw: RawFile, contents: Outline, facts: writers.Facts) -> Profile:
-    """Return the profile that lstmprof exported."""
+    """Read a profile that lstmprof exported."""
     drawn = {number for number, track in contents.tracks.items() if writers.is_drawn(track)}
     owners = {n: writers.where(track.description) for n, track in contents.tracks.items()}
     counts, collected = _Counts(owners), _Events()
@@ -139,7 +136,7 @@ def _exported(raw: RawFile, contents: Outline, facts: writers.Facts) -> Profile:
         raise ProfileError(raw.path, "has no event", "export the run again")
     origin_ns = rows.first_ns(columns)
     table = rows.moved(columns, origin_ns)
-    if len(collected.ranks) > 1:  # a table on disk cannot have several ranks
+    if len(collected.ranks) > 1:  # a table on disk has one rank
         table = EventTable(table.arrow)
     return Profile(
         format=facts.format,
@@ -176,7 +173,6 @@ class _Foreign:
         self._arrows: dict[int, int] = {}
 
     def profile(self) -> Profile:
-        """Return the profile of the trace."""
         for slice_ in self._slices:
             row = self._row(slice_)
             if row is not None:
@@ -210,7 +206,7 @@ class _Foreign:
         return self._joined(kineto_row(event, *timed), slice_.flows)
 
     def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
-        """Return ``row``; if it has no correlation id, add one that is made from its ``flows``."""
+        """Join a row to its launch by the arrows between slices if it has no correlation id."""
         if row.correlation_id is not None or row.kind not in _JOINED or not flows:
             return row
         numbers = (self._arrows[flow] for flow in flows if flow in self._arrows)
@@ -239,7 +235,7 @@ class _Foreign:
         )
 
     def _header(self) -> dict[str, Any]:
-        """Return the header of Kineto's JSON from the instants that its builder writes."""
+        """Collect the header of Kineto's JSON from the instants of its builder."""
         header: dict[str, Any] = {}
         for instant in self._slices.instants:
             if instant.name in _HEADER:
@@ -250,16 +246,13 @@ class _Foreign:
         return header
 
 
-#: Name of an instant that Kineto's builder writes -> key of Kineto's JSON header for its content.
-#: If the key is empty, the names of the instant's arguments are keys.
+#: Instant of Kineto's builder -> key of Kineto's header. Without a key, the instant's arguments are
+#: the keys.
 _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 
 def _parsed(name: str, value: Any) -> Any:
-    """Parse an argument of the instant ``name`` as JSON, or as a JSON list without brackets.
-
-    Return the argument unchanged if it is neither.
-    """
+    """Parse an argument as JSON, or as a JSON list without brackets, if possible."""
     if not isinstance(value, str):
         return value
     listed = f"[{value}]" if _HEADER[name] and not value.startswith("[") else value

@@ -1,9 +1,8 @@
 """Iterate over the packets of a Perfetto trace, and define the messages that are read.
 
-A trace is a sequence of packets, each after its length. Some writers compress hundreds of packets
-into one; what they unpack to is bounded. Messages are built at run time with the field numbers of
-Perfetto's ``protos/perfetto/trace`` (trace_packet.proto, track_event/*.proto,
-interned_data.proto, clock_snapshot.proto); texts are declared as bytes.
+A trace is a sequence of packets, each after its length; some writers compress hundreds of packets
+into one. Field numbers are those of Perfetto's ``protos/perfetto/trace`` (trace_packet.proto,
+track_event/*.proto, interned_data.proto, clock_snapshot.proto); texts are declared as bytes.
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.schema import Messages, OddError, message_class, value_end, varint
 
 _WINDOW_BYTES = 2**20
-#: lstmprof refuses a file as a decompression bomb if its packets decompress to more than
-#: ``FREE_BYTES``, and to more than ``MAX_RATIO`` times the file's size. Reading 1 MiB of packets
-#: takes a second. Exports decompress to 5 to 8 times their size.
+#: A file whose packets decompress to more than ``FREE_BYTES``, and to more than ``MAX_RATIO`` times
+#: its size, is refused as a bomb. Exports decompress to 5 to 8 times their size. 1 MiB takes a
+#: second to read.
 FREE_BYTES, MAX_RATIO = 2**21, 50
-#: Largest number of bytes of a packet. Writers end a packet at some kB, a compressed one at 500 kB.
+#: Largest packet in bytes. Writers end a packet at some kB, a compressed one at 500 kB.
 MOST_PACKET_BYTES = 2**26
-#: Tag of ``packet``, the only field of a trace. A length and that many bytes follow.
+#: Tag of ``packet``, the only field of a trace; a length and that many bytes follow.
 _TAG = 0x0A
 _MOST_HEAD_BYTES = 11
 _AGAIN = "copy or record the trace again"
-#: Number of a field -> its wire type (0: a number; 2: a length and that many bytes). lstmprof
-#: recognises packets by these fields: time, sequence, event, interned texts, flags, old
-#: descriptors, compressed packets, clock, defaults, track, first of its sequence. An XSpace's plane
-#: has none of these fields.
+#: Field number -> wire type (0: number, 2: length and bytes) of fields that show that a file is a
+#: Perfetto trace, because an XSpace's plane has none of them. They are time, sequence, event,
+#: interned texts, flags, old descriptors, compressed packets, clock, defaults, track, first of its
+#: sequence.
 _OWN_FIELDS = {
     **dict.fromkeys((8, 10, 13, 41, 42, 58, 87), 0),
     **dict.fromkeys((11, 12, 36, 43, 44, 50, 59, 60, 133), 2),
 }
-#: Number -> wire type of the first fields of a packet (perfetto's trace_packet.proto), which differ
-#: in other protobufs.
+#: Field number -> wire type of a packet's first fields (trace_packet.proto); other protobufs
+#: differ.
 TYPES = {
     **dict.fromkeys((3, 8, 10, 13), 0),
     **dict.fromkeys((1, 2, 4, 5, 6, 7, 9, 11, 12), 2),
@@ -45,7 +44,7 @@ TYPES = {
 
 
 def begins(head: bytes) -> bool:
-    """Return whether a file that begins with ``head`` is a sequence of packets."""
+    """Return whether a file begins like a sequence of packets."""
     at, own = 0, False
     try:
         while head[at : at + 1] == bytes([_TAG]):
@@ -67,11 +66,7 @@ def begins(head: bytes) -> bool:
 
 
 def packets(raw: RawFile, message: Any) -> Iterator[Any]:
-    """Yield the packets of ``raw``, also compressed ones, parsed as the protobuf class ``message``.
-
-    Raises:
-        ProfileError: the file is truncated or damaged, or its packets unpack to too many bytes.
-    """
+    """Yield parsed packets, also from compressed ones."""
     from google.protobuf.message import DecodeError
 
     room = max(FREE_BYTES, MAX_RATIO * raw.length)
@@ -91,14 +86,14 @@ def packets(raw: RawFile, message: Any) -> Iterator[Any]:
 
 
 def refuse_zstd(raw: RawFile, packet: Any) -> None:
-    """Raise ProfileError if ``packet`` contains zstd-compressed packets."""
+    """Refuse zstd-compressed packets."""
     if packet.zstd_compressed_packets:
         fault = "is a Perfetto trace with zstd-compressed packets"
         raise ProfileError(raw.path, fault, "run traceconv decompress_packets first")
 
 
 class _CutError(Exception):
-    """Raised when compressed packets end in the middle of a packet."""
+    """Compressed packets end in the middle of a packet."""
 
 
 def _unpacked(raw: RawFile, packed: bytes, most_bytes: int) -> bytes:
@@ -154,7 +149,7 @@ _CLOCKS: Messages = {
         "clock_id 1 uint32, timestamp 2 uint64, is_incremental 3 bool, unit_multiplier_ns 4 uint64"
     ),
 }
-#: The fields that the first pass over the file reads: descriptions of tracks, and clocks.
+#: What the first pass over the file reads: tracks and clocks.
 _OUTLINE: Messages = {
     "Packet": (
         "sequence 10 uint32, clocks 6 Clocks, process_descriptor 43 Process, "
@@ -198,11 +193,9 @@ _PACKET: Messages = {
 
 @cache
 def outline() -> Any:
-    """Return the protobuf class of a packet for the first pass: tracks and clocks."""
     return message_class("perfetto_outline", _OUTLINE, "Packet")
 
 
 @cache
 def packet() -> Any:
-    """Return the protobuf class of a packet for the second pass: events."""
     return message_class("perfetto", _PACKET, "Packet")

@@ -1,11 +1,9 @@
 """Read the tracks, clocks and slices of a Perfetto trace.
 
-A track's description may come after its events and be repeated; the last description counts. Some
-writers make a track per slice. Of a track whose description has only a parent, the reader stores
-only two numbers: the track's and the parent's. A packet depends on earlier packets of its sequence:
-texts have numbers, times are differences, and common fields are written once. After lost packets a
-sequence starts anew at a packet that its writer marks; events before this packet cannot be read,
-and are counted.
+A packet depends on earlier packets of its sequence: texts have numbers, times are differences, and
+common fields are written once. After lost packets, events up to the sequence's next start cannot be
+read, and are counted. A track's description may come after its events; the last one counts. Some
+writers make a track per slice, so plain tracks take only two numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from lstmprof.formats.perfetto import packets
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.events import text
 
-#: Values of BuiltinClock: the default clock of events, and the clock of dates.
+#: BuiltinClock: the default clock of events, and the clock of dates.
 BOOTTIME, REALTIME = 6, 1
 _DEEPEST_TRACK = 32
 
@@ -45,17 +43,17 @@ class Track:
 
 @dataclass(frozen=True)
 class Outline:
-    """The tracks of a trace by number, and the start of its clock in ns since 1970 (``epoch_ns``).
+    """The tracks of a trace by number, and the start of its clock in ns since 1970.
 
-    Tracks whose descriptions have only a parent are in ``children``, their parents in ``parents``.
-    A thread that is described without a track has the number ``default_track``.
+    Tracks with nothing but a parent are in ``children``, their parents in ``parents``. A thread
+    without a track has the number ``default_track``.
     """
 
     tracks: dict[int, Track]
     children: array[int]
     parents: array[int]
     epoch_ns: int | None
-    clocks: bool  # whether the trace has snapshots of several clocks
+    clocks: bool  # the trace has snapshots of several clocks
 
     @cached_property
     def _sorted(self) -> tuple[Any, Any]:
@@ -64,7 +62,7 @@ class Outline:
         return children[order], np.array(self.parents, np.uint64)[order]
 
     def existing(self, number: int) -> int:
-        """Return ``number``, or the nearest ancestor's number if the track has only a parent."""
+        """Return the track, or its nearest ancestor with more than a parent."""
         children, parents = self._sorted
         for _ in range(_DEEPEST_TRACK):
             if number in self.tracks or number < 0:
@@ -76,7 +74,7 @@ class Outline:
         return number
 
     def above(self, number: int) -> Iterator[Track]:
-        """Yield the track and its ancestors, the nearest first."""
+        """Yield a track and its ancestors, nearest first."""
         for _ in range(_DEEPEST_TRACK):
             number = self.existing(number)
             track = self.tracks.get(number)
@@ -87,16 +85,11 @@ class Outline:
 
 
 def default_track(sequence: int) -> int:
-    """Return the number of the default track of a sequence."""
     return -1 - sequence
 
 
 def outline(raw: RawFile) -> Outline:
-    """Return the tracks of a trace and the start of its clock, read without decoding slices.
-
-    Raises:
-        ProfileError: the trace is truncated or damaged.
-    """
+    """Read the tracks and clocks of a trace, without its slices."""
     contents = Outline({}, array("Q"), array("Q"), None, False)
     epoch_ns: int | None = None
     clocks = False
@@ -160,7 +153,7 @@ _BEGIN, _END = 1, 2
 _INSTANT, _COUNTER = 3, 4
 #: Values of TracePacket.SequenceFlags.
 _CLEARED, _NEEDS_STATE = 1, 2
-#: Numbers of clocks that belong to a sequence.
+#: Clocks with these numbers belong to one sequence.
 _FIRST_OWN_CLOCK, _LAST_OWN_CLOCK = 64, 127
 _DEEPEST = 16
 
@@ -173,7 +166,7 @@ IMPOSSIBLE = "their time is invalid"
 
 
 class Slice(NamedTuple):
-    """A slice or an instant; ``number`` counts slices in the order in which they begin."""
+    """A slice or an instant; ``number`` counts slices by their begin."""
 
     number: int
     track: int
@@ -187,7 +180,7 @@ class Slice(NamedTuple):
 
 @dataclass
 class _Clock:
-    """A clock: when it showed ``at`` units, it was ``ns`` on the trace's own clock."""
+    """A clock that showed ``at`` units when the trace's own clock showed ``ns``."""
 
     at: int
     ns: int
@@ -204,10 +197,7 @@ class _Clock:
 
 @dataclass
 class _Sequence:
-    """The state that earlier packets of one sequence have set.
-
-    ``is_whole`` is True if no packet has been lost since the sequence started.
-    """
+    """What earlier packets of a sequence have set; ``is_whole`` if none was lost."""
 
     is_whole: bool = False
     texts: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -221,7 +211,7 @@ class _Sequence:
         self.texts, self.track, self.clock = {}, 0, 0
 
     def add(self, packet: Any) -> None:
-        """Add the numbered texts and default values that ``packet`` defines."""
+        """Add texts and default values that a packet defines."""
         if packet.HasField("interned"):
             for kind in ("categories", "names", "keys", "values"):
                 for descriptor in getattr(packet.interned, kind):
@@ -233,16 +223,14 @@ class _Sequence:
             self.clock = packet.defaults.clock_id
 
     def text(self, kind: str, iid: int) -> str:
-        """Return the text of this ``kind`` with number ``iid``; empty if it is unknown."""
         return self.texts.get(kind, {}).get(iid, "")
 
 
 class Slices:
-    """Reads the slices of ``raw``; ``left_out`` counts omitted slices by reason.
+    """Reads slices; ``left_out`` counts omitted slices by reason.
 
-    Slices on ``skipped`` tracks are not read. The ids of flows (arrows between slices) are read
-    only if ``flows`` is True. ``counted`` is called with (track, time in ns, value) for each value
-    of a counter.
+    Slices on ``skipped`` tracks are not read, and ``flows`` (arrows between slices) only on demand.
+    ``counted`` is called with (track, time in ns, value) of counters.
     """
 
     def __init__(
@@ -279,7 +267,7 @@ class Slices:
             if packet.HasField("clocks"):
                 self._set_clocks(packet.clocks.clocks, sequence)
                 continue
-            # Convert every packet's time: the next packet may store only the difference from it.
+            # convert every time: the next packet may store the difference from it
             at_ns = self._time(packet, sequence)
             ended = packet.HasField("event") and self._event(packet, at_ns, sequence)
             if ended:
@@ -287,7 +275,7 @@ class Slices:
         self.left_out[NO_END] += sum(map(len, self._open.values()))
 
     def _event(self, packet: Any, at_ns: int | None, sequence: _Sequence) -> Slice | None:
-        """Return the slice that ends with this event, or None if none does."""
+        """Return the slice that ends with this event, if any."""
         event = packet.event
         number = event.track_uuid or sequence.track or default_track(packet.sequence)
         if event.type == _COUNTER and self._counted and at_ns is not None:
@@ -341,7 +329,7 @@ class Slices:
         return None
 
     def _set_clocks(self, clocks: Any, sequence: _Sequence) -> None:
-        """Set clocks from a snapshot, which has the values of several clocks at one instant."""
+        """Set clocks from a snapshot of several clocks at one instant."""
         by_id = {clock.clock_id: clock for clock in clocks}
         existing = by_id.get(BOOTTIME)
         now_ns = (
@@ -378,19 +366,18 @@ class Slices:
 
     @staticmethod
     def _category(event: Any, sequence: _Sequence) -> str:
-        """Return the event's first category, or an empty text."""
+        """Return the first category, or an empty text."""
         if event.category_iids:
             return sequence.text("categories", event.category_iids[0])
         return rows.clean(text(event.categories[0])) if event.categories else ""
 
 
-#: Number of instants that are kept. Only those with facts about the trace are needed, which writers
-#: put at its beginning.
+#: Number of instants that are kept. Writers put those about the whole trace at its beginning.
 _MOST_INSTANTS = 1000
 
 
 def _flows(event: Any) -> tuple[int, ...]:
-    """Return the ids of the arrows ("flows") that begin or end at a slice."""
+    """Return the ids of the arrows that begin or end at a slice."""
     kinds = (event.flow_ids, event.terminating_flow_ids, event.old_flow_ids)
     return tuple(flow for ids in (*kinds, event.old_terminating_flow_ids) for flow in ids)
 

@@ -32,16 +32,14 @@ from lstmprof.formats.raw_file import as_list, json_object
 from lstmprof.formats.rocm.rocprofv3 import COPIES
 from lstmprof.formats.rows import Row
 
-#: Name of the track that describes the profile as a whole.
+#: Name of the track that describes the profile.
 FACTS_TRACK = "lstmprof"
-#: Names of the tracks with derived data. A device's breakdown has the name ``ledger: `` + the
-#: device's name.
+#: Names of tracks with derived data. A device's breakdown is named ``ledger: `` + its name.
 STEPS, PHASES, CRITICAL_PATH, LEDGER = "steps", "phases", "critical path", "ledger: "
 DERIVED = (STEPS, PHASES, CRITICAL_PATH)
 KIND = "kind"
 LAUNCH_CONFIG = "launch_config"
-#: Column of the events table -> name of the argument with the column's number. The columns in
-#: ``TEXTS`` are written under their own names.
+#: Column of the events table -> argument of a slice. The columns in ``TEXTS`` keep their names.
 NUMBERS = {
     "correlation_id": "correlation",
     "external_id": "external id",
@@ -54,19 +52,18 @@ NUMBERS = {
     "step": "step",
 }
 TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule")
-#: Name of the argument with the process id of an event that has no thread.
+#: Argument with the process id of an event without a thread.
 PID = "process"
 #: Columns in which negative numbers mean unknown.
 _NATURAL = ("bytes", "sequence_number", "device", "stream")
-#: (column, name of the argument, function that checks a value) of the arguments that are read.
-#: ``step`` is not among them, because the reader derives it again.
+#: (column, argument, function that checks a value) of arguments that are read. ``step`` is not,
+#: because the reader derives steps itself.
 _READ = tuple(
     (column, name, rows.natural if column in _NATURAL else rows.int64)
     for column, name in NUMBERS.items()
     if column != "step"
 )
 _READ_TEXTS = ("op_name", "shapes", "dtypes")
-#: Largest rank that is accepted.
 _LAST_RANK = 2**31 - 1
 _FORMAT = re.compile(r"[a-z0-9_.]{1,40}")
 _NUMBER_LISTS = ("group_sizes",)
@@ -88,7 +85,7 @@ class Where(msgspec.Struct, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, omit_defaults=True):
-    """Facts about a whole profile; the trace's time 0 is ``origin_ns`` of the profile."""
+    """Facts about a whole profile. Time 0 of the trace is ``origin_ns`` of the profile."""
 
     format: str
     origin_ns: int = 0
@@ -101,11 +98,7 @@ class Facts(msgspec.Struct, omit_defaults=True):
 
 
 def facts(path: object, description: str) -> Facts:
-    """Parse the facts from their track's description.
-
-    Raises:
-        ProfileError: the facts are damaged.
-    """
+    """Parse the facts that the export wrote into a track's description."""
     try:
         written = msgspec.json.decode(description, type=Facts)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -117,13 +110,13 @@ def facts(path: object, description: str) -> Facts:
 
 
 def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
-    """Return ``by_text`` with its keys converted from texts to device numbers."""
+    """Convert keys from texts to device numbers."""
     numbers = {rows.natural(key): value for key, value in by_text.items()}
     return {number: value for number, value in numbers.items() if number is not None}
 
 
 def where(description: str) -> Where:
-    """Parse a track's description; a damaged description gives an empty ``Where``."""
+    """Parse a track's description; a damaged one names no owner."""
     try:
         owner = msgspec.json.decode(description or "{}", type=Where)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -143,7 +136,7 @@ def where(description: str) -> Where:
 
 
 def is_drawn(track: Track) -> bool:
-    """Return whether ``track`` shows data that lstmprof derived, such as the ledger or steps."""
+    """Return whether a track shows derived data, such as the breakdown or steps."""
     return track.tid is None and (track.name.startswith(LEDGER) or track.name in DERIVED)
 
 
@@ -168,9 +161,9 @@ def row(slice_: Slice, owner: Where) -> Row | None:
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Return the metadata ``fields`` without values that JSON lacks or that are nested too deeply.
+    """Return metadata without values that JSON lacks or that are nested too deeply.
 
-    ``moved_ns`` is added to the times of the profiler's own spans; ``depth`` is the nesting.
+    ``moved_ns`` is added to the times of the profiler's own spans.
     """
     cleaned: dict[str, Any] = {}
     for key, value in fields.items():
@@ -203,10 +196,9 @@ def _is_span(value: Any) -> bool:
     )
 
 
-#: Name of the process in a trace that Kineto's builder wrote.
+#: Name of the process in a trace of Kineto's builder.
 KINETO = "Kineto Trace"
-#: Categories of rocprofv3: those that are read (``ROCPROF``), and those that are omitted
-#: (``ROCPROF_UNREAD``), as in ``rocm.rocprofv3``.
+#: Categories of rocprofv3 that are read (``ROCPROF``) and left out, as in ``rocm.rocprofv3``.
 _HIP, _MARKER, _KERNEL, _COPY = "hip_api", "marker_api", "kernel_dispatch", "memory_copy"
 ROCPROF = frozenset((_HIP, _MARKER, _KERNEL, _COPY))
 ROCPROF_UNREAD = frozenset(
@@ -215,9 +207,9 @@ ROCPROF_UNREAD = frozenset(
         *("rocdecode_api", "rocjpeg_api", "openmp"),
     )
 )
-#: Beginning of the names of tracks with kernels or copies: the agent (a CPU or GPU), then the
-#: stream or queue. Versions of rocprofv3 that record no streams name a thread instead. Versions
-#: that group by stream (ROCm 7) name only the stream; the arguments of the slices have the agents.
+#: Beginning of the name of a track with kernels or copies: agent (a CPU or GPU), then stream or
+#: queue. Versions without streams name a thread. In ROCm 7 a track may name only the stream, and
+#: its slices have the agents.
 _AGENT = re.compile(
     r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:(?:STREAM|QUEUE) \[(\d{1,18})\]|THREAD )"
 )
@@ -229,7 +221,7 @@ _GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
 
 @dataclass(frozen=True)
 class TrackOwner:
-    """The host thread, or the agent (rocprofv3's number of a GPU) and stream, of a track."""
+    """The host thread of a track, or its agent (rocprofv3's number of a GPU) and stream."""
 
     pid: int | None
     tid: int | None
@@ -252,7 +244,7 @@ class TrackOwners:
         self.devices = {agent: device for device, agent in enumerate(numbers)}
 
     def of(self, track: int) -> TrackOwner:
-        """Return the thread or GPU of the track with this number."""
+        """Return the thread or GPU of a track."""
         if track not in self._owner_by_track:
             self._owner_by_track[track] = _owner_of(list(self._outline.above(track)))
         return self._owner_by_track[track]
@@ -273,10 +265,10 @@ def _owner_of(above: list[Track]) -> TrackOwner:
 
 
 def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, Any]:
-    """Convert a slice to an event of Kineto's JSON; ``builder``: Kineto's builder wrote it."""
+    """Convert a slice to an event of Kineto's JSON; ``builder`` means that Kineto wrote it."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
-    # an op's correlation id is its own id, not the id of a launch
+    # an op's correlation id is its own, not of a launch
     if category == "operator" and "correlation_id" in arguments:
         arguments = {**arguments, "External id": arguments["correlation_id"], "correlation": None}
     event = {"cat": category, "name": slice_.name, "pid": owner.pid, "tid": owner.tid}
@@ -284,7 +276,7 @@ def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, A
 
 
 def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments, and the ones that Kineto's builder wrote into the text ``metadata``."""
+    """Unfold the arguments that Kineto's builder writes into one text, ``metadata``."""
     unfolded = {name: value for name, value in arguments.items() if name != "metadata"}
     folded = arguments.get("metadata")
     if isinstance(folded, str):
@@ -295,7 +287,7 @@ def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _category(name: str, arguments: Mapping[str, Any], owner: TrackOwner) -> str:
-    """Return the category that the slice would have in Kineto's JSON, by name and arguments."""
+    """Return the category that the slice would have in Kineto's JSON."""
     if "grid" in arguments or "registers per thread" in arguments:
         return "kernel"
     for beginning, category in (("Memcpy", "gpu_memcpy"), ("Memset", "gpu_memset")):
@@ -315,7 +307,7 @@ def _category(name: str, arguments: Mapping[str, Any], owner: TrackOwner) -> str
 
 
 def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | None:
-    """Convert a slice of rocprofv3 to a row; None if ``rocm.rocprofv3`` omits such events."""
+    """Convert a slice of rocprofv3 to a row; None if ``rocm.rocprofv3`` leaves it out."""
     arguments, name = slice_.arguments, slice_.name
     timed = (slice_.start_ns, slice_.dur_ns)
     pid = owners.only_pid if owner.pid is None else owner.pid
@@ -354,7 +346,7 @@ def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | 
 
 
 def _device_of(agent: Any, owners: TrackOwners) -> int | None:
-    """Return the device of an agent (``Agent-4`` or 4); if unknown, the only GPU or None."""
+    """Return the device of an agent (``Agent-4`` or 4); an unknown one is the only GPU."""
     number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
     if number and int(number[1]) in owners.devices:
         return owners.devices[int(number[1])]

@@ -1,11 +1,9 @@
 """Read AMD's rocpd: the SQLite database of rocprofv3 since ROCm 7 (``--output-format rocpd``).
 
-Each process has its own tables, named by its guid: ``rocpd_region_00003fdc_92cb_…``. A file of
-rocprofv3 has one process, a file of ``rocpd merge`` several. Rows refer to the ``id`` of other
-rows: a region (a call or a range) to its thread and its name, a kernel to its symbol (name) and
-agent (GPU), and both to their row of ``rocpd_event``. Strings and events are looked up in chunks
-and not kept. The notes on the JSON in ``rocprofv3`` apply here, too. The table with instants and
-with calls of zero length is not read.
+Each process has its own tables, named by its guid: ``rocpd_region_00003fdc_92cb_…``; a file of
+``rocpd merge`` has several processes. Rows refer to other rows by ``id``: a region (a call or a
+range) to its thread and name, a kernel to its symbol (name) and agent (GPU), and both to a row of
+``rocpd_event``. The notes on the JSON in ``rocprofv3`` apply, too.
 
 Source: source/share/rocprofiler-sdk-rocpd and source/lib/output/generateRocpd.cpp of
 ROCm/rocprofiler-sdk, its schema 3.0.0 to 3.0.5, and 13 published databases of schema 3 with kernels
@@ -47,13 +45,12 @@ from lstmprof.formats.rocm.rocprofv3 import COPIES
 
 #: Columns of ``rocpd_event`` that are read.
 _EVENT_COLUMNS = ("category_id", "stack_id")
-#: Number of strings that are cached.
 _CACHED_STRINGS = 4096
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of the machine; ``index`` is the number of its node (a CPU or GPU of the machine)."""
+    """A GPU; ``index`` is its number among the machine's CPUs and GPUs."""
 
     index: int
     name: str
@@ -61,7 +58,7 @@ class Gpu:
 
 
 class Process:
-    """One process of the database: the tables whose names end with ``suffix``."""
+    """One process of the database, whose tables end with ``suffix``."""
 
     def __init__(self, database: Database, suffix: str) -> None:
         self._database, self._suffix = database, suffix
@@ -71,11 +68,9 @@ class Process:
         self.string = functools.lru_cache(_CACHED_STRINGS)(self._string)
 
     def chunks(self, table: str, *columns: str) -> Iterator[Mapping[str, Ints]]:
-        """Yield these columns of a table, some rows at a time; nothing if the table is missing.
+        """Yield columns of a table in chunks, with the category and stack id of each row's event.
 
-        Columns ``category_id`` (the kind of event) and ``stack_id`` (common to a call and the
-        activities that it launched) are added from the row of ``rocpd_event`` that ``event_id``
-        points to.
+        A call and the activities that it launched have the same stack id.
         """
         own, events = self._table(table), self._table("event")
         if own not in self._database.columns:
@@ -94,7 +89,7 @@ class Process:
             yield {**event_values, **read}
 
     def extdata(self, table: str) -> Iterator[list[str | None]]:
-        """Yield ``extdata`` (JSON text or None) of each row's event, divided like ``chunks``."""
+        """Yield ``extdata`` (JSON text) of each row's event, in the same chunks."""
         own, events = self._table(table), self._table("event")
         if self._points_to(own, events):
             chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
@@ -113,7 +108,7 @@ class Process:
 
     @cached_property
     def kernel_names(self) -> dict[int, str]:
-        """Return readable kernel names by the id of the kernel's symbol."""
+        """Return readable kernel names by symbol id."""
         table = self._table("info_kernel_symbol")
         names = {
             **self._database.strings(table, "id", "kernel_name"),
@@ -123,7 +118,7 @@ class Process:
 
     @cached_property
     def gpus(self) -> dict[int, Gpu]:
-        """Return the GPUs by the id of their agent."""
+        """Return the GPUs by agent id."""
         table = self._table("info_agent")
         if table not in self._database.columns:
             return {}
@@ -143,7 +138,7 @@ class Process:
         return f"rocpd_{name}{self._suffix}"
 
     def _numbers(self, table: str, column: str) -> dict[int, int]:
-        """Return the values of a column by ``id``, without negative values and ids."""
+        """Return a column's values by row id, without negative ones."""
         read = self.chunks(table, "id", column)
         pairs = (zip(c["id"].tolist(), c[column].tolist(), strict=True) for c in read)
         return {key: number for chunk in pairs for key, number in chunk if min(key, number) >= 0}
@@ -153,7 +148,7 @@ class Process:
 
 
 def message(extdata: str | None) -> str | None:
-    """Return the text of a ROCTx range from the ``extdata`` of its event, or None."""
+    """Return the text of a ROCTx range."""
     text = json_object(extdata or "").get("message")
     return rows.clean(text) if isinstance(text, str) and text else None
 
@@ -170,7 +165,7 @@ _LAUNCH_COLUMNS = (*_GRID, *_BLOCK, "group_segment_size")
 
 
 class Events:
-    """Reads a process's events; ``left_out`` counts events read so far without name or device."""
+    """Reads the events of a process; ``left_out`` counts events without name or device."""
 
     def __init__(self, process: Process, devices: Mapping[int, int]) -> None:
         self._process = process
@@ -183,7 +178,7 @@ class Events:
         yield from self._copies()
 
     def regions(self) -> Iterator[Batch]:
-        """Yield HIP calls and ROCTx ranges; calls of HSA, RCCL and the compiler are omitted."""
+        """Yield HIP calls and ROCTx ranges, without calls of HSA, RCCL and the compiler."""
         extdata = self._process.extdata("region")
         for read in self._process.chunks("region", *_TIMES, "tid", "name_id"):
             self.left_out += int((read["category_id"] == UNKNOWN).sum())
@@ -205,7 +200,7 @@ class Events:
     def _ranges(
         self, ints: Mapping[str, Ints], read: Mapping[str, Ints], extdata: Sequence[str | None]
     ) -> Batch:
-        """Return the ROCTx ranges among the regions ``read``; ranges without text are omitted."""
+        """Return the ROCTx ranges that have a text."""
         is_marker = self._matches(read["category_id"], lambda text: "MARKER" in text)
         is_range = is_marker & self._matches(read["category_id"], lambda text: "RANGE" in text)
         others = np.flatnonzero(is_marker & ~is_range)
@@ -283,7 +278,7 @@ class Events:
         return {**self._timed(read), "correlation_id": positive(read["stack_id"])}
 
     def _with_name_and_device(self, batch: Batch) -> Batch:
-        """Return only the events that have a name and, if they are activities, a device."""
+        """Drop events without a name, and activities without a device."""
         is_known = batch.texts["name"].is_valid().to_numpy(zero_copy_only=False)
         if "device" in batch.ints:
             is_known = is_known & (batch.ints["device"] != UNKNOWN)
@@ -292,7 +287,7 @@ class Events:
 
 
 def _launch_config(*numbers: int) -> str | None:
-    """Return a kernel's launch configuration from the columns ``_LAUNCH_COLUMNS``."""
+    """Convert the values of ``_LAUNCH_COLUMNS`` to a launch configuration."""
     threads, block = (list(n) if min(n) > 0 else None for n in (numbers[:3], numbers[3:6]))
     return rocprofv3.launched_with(threads, block, rows.natural(numbers[6]))
 
@@ -311,12 +306,7 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in a rocpd database.
-
-    Raises:
-        ProfileError: the database is damaged, of another schema or of several machines, or has no
-        kernel, copy, call or range.
-    """
+    """Read a rocpd database."""
     with database_tables.opened(raw) as database:
         return _profile(raw.path, database)
 
@@ -353,7 +343,7 @@ def _profile(path: Path | str, database: Database) -> Profile:
 
 
 def _suffixes(database: Database) -> list[str]:
-    """Return each process's suffix of table names (``_<guid>``), empty if there is no guid."""
+    """Return each process's suffix of table names (``_<guid>``)."""
     named = [
         (own, table) for own in _ROCPD_TABLES for table in database.columns if table.startswith(own)
     ]
@@ -362,7 +352,7 @@ def _suffixes(database: Database) -> list[str]:
 
 
 def _check_tables(path: Path | str, database: Database) -> None:
-    """Raise ProfileError for tables of rocmProfileData or of another schema."""
+    """Refuse rocmProfileData and other schemas."""
     if _RPD & database.columns.keys():
         raise ProfileError(
             path, "is a rocmProfileData database, which lstmprof does not read", _JSON
@@ -383,7 +373,7 @@ def _check_tables(path: Path | str, database: Database) -> None:
 
 
 def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
-    """Raise ProfileError if the processes ran on several machines or share an id."""
+    """Refuse processes of several machines, and two processes with one id."""
     machines = {nid for process in processes for nid in process.machines}
     if len(machines) > 1:
         what = f"has processes of {len(machines)} machines, whose clocks differ"
@@ -395,6 +385,6 @@ def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
 
 
 def _numbered(processes: Sequence[Process]) -> list[Gpu]:
-    """Return the machine's GPUs once, sorted by node; every process lists all of them."""
+    """Return the machine's GPUs, sorted by node; every process lists all of them."""
     gpus = {gpu.index: gpu for process in processes for gpu in process.gpus.values()}
     return [gpus[index] for index in sorted(gpus)]

@@ -43,33 +43,28 @@ COPIES = {
     "DEVICE_TO_DEVICE": "DtoD",
     "HOST_TO_HOST": "HtoH",
 }
-#: Error message for a profile without events.
+#: Error message for a profile without events, and what the user should do.
 NOTHING = "has no kernel, copy, HIP call or ROCTx range"
-#: What the user should do after that error.
 NEXT_STEP = (
     "record with rocprofv3 --runtime-trace -- python … (before ROCm 7, add --output-format json), "
     "or give a torch.profiler JSON"
 )
 
 
-#: How the CSV of kernels begins, and the columns without which a row is no kernel.
+#: How the CSV of kernels begins, and the columns that every kernel has.
 _BEGINS = re.compile(rb'"?Kind"?,"?Agent_Id"?,"?Queue_Id"?,')
 _COLUMNS = ("Agent_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp")
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is JSON with rocprofv3's only key, or has the header of its CSV."""
+    """Return whether the file has rocprofv3's JSON key, or the header of its CSV."""
     if _BEGINS.match(raw.head.content):
         return True
     return raw.looks_like_json and isinstance(raw.json, dict) and ROOT in raw.json
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in rocprofv3's JSON or CSV.
-
-    Raises:
-        ProfileError: the profile has no kernel, copy, call or range.
-    """
+    """Read rocprofv3's JSON or CSV."""
     if _BEGINS.match(raw.head.content):
         return _read_csv(raw)
     processes = [_Process(given) for given in _objects(raw.json[ROOT])]
@@ -91,14 +86,14 @@ def read(raw: RawFile) -> Profile:
 
 
 def notes(left_out: int) -> Iterator[str]:
-    """Yield the notes for the user; ``left_out`` is the number of unreadable records."""
+    """Yield notes on the missing date and on unreadable records."""
     yield rows.NO_DATE
     if left_out:
         yield f"{left_out} records without a valid time, name or device were left out"
 
 
 class _Process:
-    """One process: its records, and the names and devices to which they refer by number."""
+    """One process, with the names and devices that its records refer to by number."""
 
     def __init__(self, process: Mapping[str, Any]) -> None:
         strings = as_object(process.get("strings"))
@@ -131,7 +126,7 @@ class _Process:
         self.left_out = 0
 
     def rows(self) -> Iterator[Row]:
-        """Yield a row per kernel, copy, HIP call and ROCTx range of the process."""
+        """Convert kernels, copies, HIP calls and ROCTx ranges to rows."""
         readers = {
             "kernel_dispatch": self._kernel,
             "memory_copy": self._copy,
@@ -211,13 +206,13 @@ class _Process:
         return self._operations[number] if has_kind and number is not None else {}
 
     def _operation(self, record: Mapping[str, Any]) -> str:
-        """Return the name of a record's operation; empty if the file does not name it."""
+        """Return the name of a record's operation; empty if unknown."""
         names = as_list(self._kind(record).get("operations"))
         number = rows.natural(record.get("operation"))
         return _text(names[number]) if number is not None and number < len(names) else ""
 
     def _is_unread(self, record: Mapping[str, Any]) -> bool:
-        """Return whether the record is omitted: a compiler call, or a marker that is no range."""
+        """Return whether to skip a compiler call, or a marker that is no range."""
         kind, operation = _text(self._kind(record).get("kind")), self._operation(record)
         if kind.startswith("MARKER"):
             return "RANGE" not in kind and "Range" not in operation
@@ -225,7 +220,7 @@ class _Process:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list; wrap a single object in a list."""
+    """Return the objects in a list, or a single object as a list."""
     return [value] if isinstance(value, dict) else objects(value)
 
 
@@ -242,7 +237,7 @@ def _stream(record: Mapping[str, Any]) -> int | None:
 
 
 def _timed(record: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return (start, length) in ns, or None if the times are missing or impossible."""
+    """Return (start, length) in ns; None if the times are impossible."""
     start_ns = rows.natural(record.get("start_timestamp"))
     end_ns = rows.natural(record.get("end_timestamp"))
     if start_ns is None or end_ns is None or not start_ns <= end_ns <= rows.MAX_NS:
@@ -257,7 +252,7 @@ def _correlation(record: Mapping[str, Any]) -> int | None:
 def launched_with(
     threads: Sequence[int] | None, block: Sequence[int] | None, shared_bytes: int | None
 ) -> str | None:
-    """Return a kernel's launch configuration; ``threads`` is HSA's grid, which counts threads."""
+    """Return a kernel's launch configuration; HSA's grid counts threads, not blocks."""
     sizes = zip(threads or (), block or (), strict=False)
     return launch_config.text(
         {

@@ -40,14 +40,14 @@ _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
 _NOT_THREADS = (HLO_PLANE, "/host:tfstreamz")
-#: Number of events that a file of any size may have. A real event takes 16 bytes of a file or more,
-#: 3 of a gzipped one.
+#: Number of events that a file of any size may have. A real event takes at least 16 bytes of a
+#: file, or 3 of a gzipped one.
 _FREE_EVENTS = 2**20
 _MAX_NOTES = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is protobuf with planes, or a damaged file with names of planes."""
+    """Return whether the protobuf has planes; a damaged file only needs their names."""
     if raw.looks_like_json or raw.part(0, 1) not in schema.FIRST_BYTES:
         return False
     try:
@@ -63,11 +63,7 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in an XSpace.
-
-    Raises:
-        ProfileError: the file is damaged, or has no event of a host thread or of a GPU.
-    """
+    """Read an XSpace."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -164,7 +160,7 @@ def _plain(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def _facts(stats: dict[str, Any]) -> DeviceFacts:
-    """Return a GPU's facts from its plane's stats; ``core_count`` counts multiprocessors."""
+    """Return a GPU's facts; ``core_count`` counts multiprocessors."""
     return rows.device_facts(
         stats.get("compute_cap_major"), stats.get("compute_cap_minor"), stats.get("core_count")
     )
@@ -173,7 +169,7 @@ def _facts(stats: dict[str, Any]) -> DeviceFacts:
 def _accelerators(
     planes: list[tuple[str, Any]], gpus: Mapping[int, Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Return the names of the GPUs (the model, or ``GPU 0``) and of the TPUs (``TPU 0``)."""
+    """Name the GPUs (by model, or ``GPU 0``) and the TPUs (``TPU 0``)."""
     models = [(n, stats.get("device_type_string")) for n, stats in gpus.items()]
     names = [rows.clean(m) if isinstance(m, str) else f"GPU {n}" for n, m in models]
     tpus = [f"TPU {m[1]}" for name, _ in planes if (m := _TPU.match(name))]

@@ -2,14 +2,12 @@
 
 On line ``python`` TensorFlow writes the user's ``Trace`` (a step has the stat ``step_num``), a
 ``tf.function`` by its bare name with the stat ``tf_function_call``, and runtime events; on lines
-``tf_Compute/<id>`` the CPU kernels, as ``<node>:<OpType>``. Only these compute.
+``tf_Compute/<id>`` the CPU kernels, as ``<node>:<OpType>``.
 
-Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (hlo.proto of openxla/xla). An
-XLA event names its module and instruction, whose metadata has the path in the user's program.
-Modules of one name, such as a function compiled for several shapes, differ by their program id:
-``jit_step(74)``. Older XLA gave every module of a CPU the id 0; then the last module of this name
-in the file counts. The module has the shapes: the operands of the instruction's matmul, or else the
-shape of its tanh.
+Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (hlo.proto of openxla/xla), with
+the path of each instruction in the user's program and with shapes. Modules of one name differ by
+their program id: ``jit_step(74)``. Older XLA gave every module of a CPU the id 0; then the last
+module of this name in the file counts.
 """
 
 from __future__ import annotations
@@ -40,27 +38,27 @@ _MESSAGES: Messages = {
     "Shape": "element_type 2 int64, dimensions 3 *int64",
     "OpMetadata": "op_name 2 bytes",
 }
-#: Value of ``PrimitiveType`` (xla_data.proto) → name of the element type, for types of matmuls.
+#: ``PrimitiveType`` (xla_data.proto) → name of the element type, for types of matmuls.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
-#: Custom calls that multiply matrices: calls of libraries, and cuDNN's recurrent layers
+#: Custom calls that multiply matrices: of libraries, and cuDNN's recurrent layers
 #: (``jax.experimental.rnn``).
 _LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
-#: Depth of nested computations up to which an instruction is searched for a matmul or tanh.
+#: Depth of nested computations that are searched for a matmul or tanh.
 _DEEPEST = 3
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An XLA instruction: its path, and the operands of its matmul or tanh, as text."""
+    """An XLA instruction: its path in the program, and the operands of its matmul or tanh."""
 
     path: str | None
     operands: str | None
 
 
-#: (instruction, the computation that contains it), both protobuf messages.
+#: (instruction, computation around it), both protobuf messages.
 _Placed = tuple[Any, Any]
-#: (module name, program id of the module, instruction name) -> instruction. The program id ``ANY``
-#: stands for the last module of this name in the profile.
+#: (module name, program id, instruction name) -> instruction. Program id ``ANY`` means the last
+#: module of this name in the profile.
 Instructions = Mapping[tuple[str, str, str], Instruction]
 ANY = ""
 _PROGRAM_ID = re.compile(r"\((?P<id>\d{1,20})\)$")
@@ -68,14 +66,13 @@ _PROGRAM_ID = re.compile(r"\((?P<id>\d{1,20})\)$")
 
 @cache
 def hlo_proto() -> Any:
-    """Return the protobuf class ``HloProto`` with the fields that are read."""
     return message_class("hlo", _MESSAGES, "HloProto")
 
 
 def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, str], Instruction]:
-    """Return a module's instructions that have a path or operands; none if it is damaged.
+    """Return a module's instructions with a path or operands; none if it is damaged.
 
-    Each instruction is listed twice: for ``program_id`` and for ``ANY``.
+    Each is listed twice: for ``program_id`` and for ``ANY``.
     """
     from google.protobuf.message import DecodeError
 
@@ -98,7 +95,7 @@ def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, 
 
 
 def _path(op_name: bytes) -> str | None:
-    """Return ``op_name`` if it is a path in the user's program, None if it names an argument."""
+    """Return the path in the user's program; None if it names an argument."""
     return rows.clean(text(op_name)) if b"/" in op_name else None
 
 
@@ -110,7 +107,7 @@ class _Operands:
         self._inside: dict[tuple[int, bool], list[_Placed]] = {}
 
     def of(self, instruction: Any, computation: Any) -> str | None:
-        """Return the operands of the first matmul, else of the smallest tanh, as text."""
+        """Return the operands of the first matmul, or else of the smallest tanh."""
         products = self._find(instruction, computation, _DEEPEST, products=True)
         if products:
             return self._listed(*products[0])
@@ -128,7 +125,7 @@ class _Operands:
     def _find(
         self, instruction: Any, computation: Any, depth: int, *, products: bool
     ) -> list[_Placed]:
-        """Return the matmuls (if ``products`` is True) or tanhs in ``instruction``, in order."""
+        """Return the matmuls, or else the tanhs, in an instruction."""
         if _is_product(instruction) if products else instruction.opcode == b"tanh":
             return [(instruction, computation)]
         if instruction.opcode not in (b"fusion", b"call") or not depth:
@@ -154,44 +151,43 @@ def _is_product(instruction: Any) -> bool:
 
 
 def _shape(shape: Any) -> str:
-    """Return a shape such as ``f32[6,16]``; empty for a tuple or a type not in ``_ELEMENTS``."""
+    """Return a shape such as ``f32[6,16]``; empty for a tuple or another type."""
     element = _ELEMENTS.get(shape.element_type)
     return f"{element}[{','.join(map(str, shape.dimensions))}]" if element else ""
 
 
 Stats = Mapping[str, Any]
 
-#: Names of memory events on a host thread's line, and the stats of these events that are read.
+#: Names of memory events on a host thread, and the stats that are read from them.
 ALLOCATION, FREE = "MemoryAllocation", "MemoryDeallocation"
 ALLOCATOR_NAME, DEVICE_NUMBERS = "allocator_name", ("index_on_host", "device_ordinal")
 MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_bytes")
-#: The reader omits events whose names begin with one of these texts: bookkeeping of thread pools,
-#: and events of allocators. They have no duration, or surround work that has its own events.
+#: Beginnings of events that are left out: bookkeeping of thread pools and allocators. They have no
+#: duration, or surround work that has its own events.
 _BOOKKEEPING = (
     "ThreadpoolListener::",
     "ExecutorState::Process",
-    "ExecutorDoneCallback",  # may last into the next step, after it has woken the step's thread
+    "ExecutorDoneCallback",  # may end in the next step, after waking the step's thread
     ALLOCATION,
     FREE,
-    "end: ",  # XLA on a CPU: marks the end of the instruction that it names
+    "end: ",  # XLA on a CPU: the end of the instruction
 )
-#: An event of a stream's line with one of these stats is no work of the stream: it lasts as long as
-#: a block of memory is allocated.
+#: Stats of events that last as long as a block of memory is allocated; they are no work.
 _MEMORY_DETAILS = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
 _RUNTIME = re.compile(r"(?:cu|cuda|hip)[A-Z]|hsa_")
 _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
 #: A part of the stat ``kernel_details``: ``regs:32 static_shared:0 dynamic_shared:0 grid:80,1,1
-#: block:128,1,1 occ_pct:100``. On AMD ``group_mem`` replaces the first three.
+#: block:128,1,1 occ_pct:100``. AMD writes ``group_mem`` instead of the first three.
 _DETAIL = re.compile(r"\b(\w{1,32}):(\d{1,18}(?:[.,]\d{1,18}){0,2})(?=\s|$)", re.ASCII)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
-#: The stat ``tf_op`` that XLA writes for every kernel on AMD; it names no op.
+#: XLA writes this as ``tf_op`` of every kernel on AMD; it names no op.
 _NO_OP = "XlaModule:"
 
-#: Stats with the levels of an annotation, from level 7 to level 0.
+#: Stats with the levels of an annotation, innermost first.
 LEVELS = tuple(f"level {depth}" for depth in range(7, -1, -1))
 _LEVELS = frozenset(LEVELS)
-#: The stats that lstmprof reads. It skips all other stats.
+#: The stats that are read.
 STATS = _MEMORY_DETAILS.union(
     ("correlation_id", "cuda_graph_node_id", "step_num", "shape"),
     ("tf_function_call", "tracing_count"),
@@ -201,7 +197,7 @@ STATS = _MEMORY_DETAILS.union(
 )
 #: Stats whose values are ids, which differ between events.
 IDS = ("correlation_id", "cuda_graph_node_id")
-#: Stats of which only the presence matters, not the value.
+#: Stats whose presence matters, not their value.
 MARKS = _MEMORY_DETAILS.union(("step_num",))
 HLO_PLANE = "/host:metadata"
 _HLO_PROTO = "Hlo Proto"
@@ -210,7 +206,7 @@ _HLO_PROTO = "Hlo Proto"
 def activity_row(
     name: str, stats: Stats, timed: tuple[int, int], gpu_stream: tuple[int, int | None]
 ) -> Row | None:
-    """Convert an event of (GPU, stream) to a row; None if it does not occupy the stream."""
+    """Convert an event of a (GPU, stream) to a row; None if it is no work of the stream."""
     kind = activity_kind(name, stats)
     if kind is None:
         return None
@@ -232,7 +228,7 @@ def activity_row(
 
 
 def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -> Row | None:
-    """Convert an event of host thread ``tid`` to a row; None if it is bookkeeping."""
+    """Convert an event of a host thread to a row; None for bookkeeping."""
     name, encoded = decoded(name)
     stats = {**encoded, **stats}
     kind = host_kind(name, stats)
@@ -252,7 +248,7 @@ def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -
 
 
 def activity_kind(name: str, stats: Stats) -> str | None:
-    """Return the kind of an event on a stream's line; None if it does not occupy the device."""
+    """Return the kind of a stream's event; None if it is no work of the stream."""
     if "kernel_details" in stats:
         return "kernel"
     if "memcpy_details" in stats or name.startswith(("Memcpy", "UnifiedMemory")):
@@ -263,11 +259,11 @@ def activity_kind(name: str, stats: Stats) -> str | None:
 
 
 def host_kind(name: str, stats: Stats) -> str | None:
-    """Return the kind of an event on a host thread's line, or None for bookkeeping."""
+    """Return the kind of a host event; None for bookkeeping."""
     if name.startswith(_BOOKKEEPING):
         return None
-    # Before 2022, a launch has the name of its kernel or copy; only its correlation id shows that
-    # it is a launch.
+    # Before 2022, a launch has the name of its kernel or copy, but only launches on the host have a
+    # correlation id.
     if "correlation_id" in stats or _RUNTIME.match(name):
         return "runtime"
     if name.startswith("$"):
@@ -280,7 +276,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
 
 
 def decoded(name: str) -> tuple[str, dict[str, str]]:
-    """Split the text of a TraceMe event, ``step#step_num=3,_r=1#``, into name and metadata."""
+    """Split a TraceMe event, ``step#step_num=3,_r=1#``, into name and metadata."""
     encoded = _ENCODED.fullmatch(name)
     if encoded is None:
         return name, {}
@@ -289,7 +285,7 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 
 def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[str, Any]:
-    """Return ``stats``, with path and operands of their XLA instruction if these are missing."""
+    """Add the path and operands of the event's XLA instruction if they are missing."""
     module, name = str(stats.get("hlo_module")), str(stats.get("hlo_op"))
     keys = ((module, number, name) for number in (str(stats.get("program_id")), ANY))
     instruction = next((instructions[key] for key in keys if key in instructions), None)
@@ -304,12 +300,11 @@ def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[
 
 
 def op_name(stats: Stats) -> str | None:
-    """Return the framework op that an event names, from the best available stat.
+    """Return the framework op that an event names.
 
-    ``tf_op`` is TensorFlow's node or JAX's path. On AMD, XLA writes ``XlaModule:`` there, and the
-    path in ``name``. Older TensorFlow has ``annotation``, with levels (the last is the innermost)
-    such as ``<node>:<OpType>#metadata#``. A call of a tf.function shows how it ran, and how often
-    the function has been traced: ``traced-nonXla #2``.
+    ``tf_op`` is TensorFlow's node or JAX's path. On AMD the path is in ``name``. Older TensorFlow
+    has ``annotation``, such as ``<node>:<OpType>#metadata#``, with levels. A call of a tf.function
+    shows how it ran, and how often it was traced: ``traced-nonXla #2``.
     """
     if "tracing_count" in stats and "tf_function_call" in stats:
         return "{tf_function_call} #{tracing_count}".format(**stats)
@@ -322,14 +317,14 @@ def op_name(stats: Stats) -> str | None:
 
 
 def moved_bytes(stats: Stats) -> int | None:
-    """Return the size of a copy or fill in bytes, or None if unknown (AMD's tracer writes 0)."""
+    """Return the size of a copy or fill in bytes; AMD's tracer writes 0 for unknown."""
     details = stats.get("memcpy_details", stats.get("memset_details"))
     size = _SIZE.search(details) if isinstance(details, str) else None
     return (int(size[1]) or None) if size else None
 
 
 def launched_with(stats: Stats) -> str | None:
-    """Return the launch configuration in a kernel's stat ``kernel_details``, or None."""
+    """Return the launch configuration in the stat ``kernel_details``."""
     written = stats.get("kernel_details")
     details = dict(_DETAIL.findall(written)) if isinstance(written, str) else {}
     parts = [rows.int64(details.get(name)) for name in ("static_shared", "dynamic_shared")]
@@ -364,15 +359,15 @@ def inputs(stats: Stats) -> tuple[str | None, str | None]:
 
 
 def text(content: bytes) -> str:
-    """Decode a text of the file; undecodable bytes become U+FFFD."""
+    """Decode a text; undecodable bytes become U+FFFD."""
     return content.decode("utf-8", errors="replace")
 
 
 class PlaneTables:
-    """The names and stats to which the events of one plane refer by number.
+    """The names and stats to which the events of a plane refer by number.
 
-    ``wanted`` has the stats that are read from all events, and ``memory_stats`` those that are only
-    read from ``memory_events``; all three map numbers to names.
+    ``wanted`` are stats that are read from all events, ``memory_stats`` those of ``memory_events``.
+    All three map numbers to names.
     """
 
     def __init__(self, plane: Any) -> None:
@@ -386,27 +381,25 @@ class PlaneTables:
         self.memory_events = {k: n for k, n in named.items() if n in (ALLOCATION, FREE)}
 
     def described(self, event: Any) -> tuple[str, dict[str, Any]]:
-        """Return the event's name and ``wanted`` stats; events of one name share some stats."""
+        """Return an event's name and ``wanted`` stats; events of one name share some stats."""
         name, shared = self._metadata.get(event.metadata_id, ("", {}))
         return name, {**shared, **self.stats(event.stats)}
 
     def stats(self, stats: Any) -> dict[str, Any]:
-        """Return the values of the ``wanted`` stats by name."""
+        """Return the ``wanted`` stats by name."""
         named = ((self.wanted.get(stat.metadata_id), stat) for stat in stats)
         return {name: self.value(stat) for name, stat in named if name is not None}
 
     def all_stats(self, stats: Any) -> dict[str, Any]:
-        """Return the values of all stats by name."""
+        """Return all stats by name."""
         return {self._stat_names.get(s.metadata_id, ""): self.value(s) for s in stats}
 
     def stat_name(self, number: int) -> str | None:
-        """Return the name of the stat with this number."""
         return self._stat_names.get(number)
 
     def value(self, stat: Any) -> Any:
-        """Return the value of a stat."""
         field = stat.WhichOneof("value")
-        if field == "ref_value":  # the number of a repeated text in the table of names
+        if field == "ref_value":  # the number of a repeated text
             return self.stat_name(stat.ref_value)
         if field == "str_value":
             return text(stat.str_value)
@@ -414,7 +407,7 @@ class PlaneTables:
 
 
 def hlo_instructions(planes: list[tuple[str, Any]]) -> Instructions:
-    """Return the XLA instructions of all modules in the plane ``/host:metadata``."""
+    """Return the XLA instructions of all modules, which ``/host:metadata`` contains."""
     by_module: dict[tuple[str, str, str], Instruction] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)

@@ -1,12 +1,10 @@
 """Read the events of an XPlane line as columns of the events table, and its memory counters.
 
-Events with the same name and texts are one *kind of event*; they differ only in times and ids.
-Array operations find the kinds, and ``xplane.events`` describes each kind once.
-
-Every allocation and free is an instant on its thread, with the name of the allocator, the size
-and the total afterwards. ``GPU_<n>_bfc`` manages memory of GPU n; others manage host memory or do
-not say. A TPU's runtime writes a device number instead of a name, and no size for a free. Source:
-``BFCAllocator::AddTraceMe`` in xla/tsl/framework/bfc_allocator.cc.
+Events with the same name and texts are one *kind*, which ``xplane.events`` describes once; they
+differ only in times and ids. Allocations and frees are instants on their thread. ``GPU_<n>_bfc``
+manages memory of GPU n; other allocators manage host memory or do not say. A TPU's runtime writes a
+device number instead of a name, and no size for a free. Source: ``BFCAllocator::AddTraceMe`` in
+xla/tsl/framework/bfc_allocator.cc.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ _ON_GPU = re.compile(r"GPU_(?:collectivememory_)?(\d{1,9})_bfc", re.ASCII)
 
 
 def counters_of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
-    """Return the memory counters in ``timed``, (start in ns, event), or None."""
+    """Return memory counters from pairs (start in ns, protobuf event)."""
     described = list(_described(tables, timed))
     if not described:
         return None
@@ -88,7 +86,7 @@ def _natural(value: object) -> int:
 def counters_of_columns(
     tables: PlaneTables, content: bytes, events: Events, time_ns: Ints, is_timed: Flags
 ) -> pa.Table | None:
-    """Return the same as ``counters_of_messages``, from events that were read as columns."""
+    """Return memory counters from events that were read as columns."""
     marked = np.isin(events.metadata_id, list(tables.memory_events))
     hits = np.flatnonzero(marked & is_timed)
     if not len(hits):
@@ -129,7 +127,7 @@ def _names(
 def _counters(
     time_ns: Ints, is_free: Flags, allocator: list[str | None], numbers: dict[str, Ints]
 ) -> pa.Table | None:
-    """Return the counters of a line's allocations and frees; ``numbers`` are their other stats."""
+    """Return the counters of allocations and frees; ``numbers`` are their stats by name."""
     index = np.full(len(time_ns), _NONE)
     for name in DEVICE_NUMBERS:
         index = np.where(numbers[name] >= 0, numbers[name], index)
@@ -164,15 +162,15 @@ def _counters(
 
 
 def _device(allocator: str) -> int:
-    """Return the number of the allocator's GPU, or ``_NONE`` for host memory."""
+    """Return the allocator's GPU, or ``_NONE`` for host memory."""
     named = _ON_GPU.fullmatch(allocator)
     return int(named[1]) if named else _NONE
 
 
-#: For fewer events than this, reading one by one is as fast as reading by columns.
+#: Fewer events are read one by one, which is as fast.
 _FEW_EVENTS = 300
 _PS_PER_NS = 1000
-#: Larger times (in ps or ns) may overflow int64, so these events are read one by one.
+#: Larger times (in ps or ns) may overflow int64, so such events are read one by one.
 _LARGEST_TIME = 2**61
 _TEXTS = ("kind", "name", "op_name", "shapes", "dtypes", "launch_config")
 _NUMBERS = ("tid", "device", "stream", "correlation_id", "graph_node_id", "bytes")
@@ -181,7 +179,7 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line to read, of host thread ``tid`` or a (GPU, stream); times count from ``start_ns``."""
+    """A line to read: host thread ``tid``, or a (GPU, stream). Times count from ``start_ns``."""
 
     tables: PlaneTables
     instructions: Instructions
@@ -190,7 +188,7 @@ class Line:
     gpu_stream: tuple[int, int] | None
 
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
-        """Convert ``event``, at (start, length) in ns, to a row; None if it is bookkeeping."""
+        """Convert an event at (start, length) in ns to a row; None for bookkeeping."""
         name, stats = self.tables.described(event)
         stats = with_instruction(stats, self.instructions)
         if self.gpu_stream:
@@ -200,7 +198,7 @@ class Line:
 
 @dataclass(frozen=True)
 class LineEvents:
-    """Events of a line as columns, their memory counters, and the number of events left out."""
+    """A line's events as columns, its memory counters, and the number of events left out."""
 
     columns: pa.Table | None
     untimed: int
@@ -208,11 +206,7 @@ class LineEvents:
 
 
 def read_events(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[LineEvents]:
-    """Read the events in ``pieces`` of ``line``.
-
-    Raises:
-        google.protobuf.message.DecodeError: the events are damaged.
-    """
+    """Read a line's events, by columns or one by one if they are few or unusual."""
     for piece in pieces:
         content = raw.part(piece.start, piece.stop)
         try:
@@ -225,13 +219,13 @@ def read_events(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[L
 
 
 def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
-    """Raise google.protobuf.message.DecodeError if ``pieces`` are damaged."""
+    """Raise protobuf's DecodeError if the events are damaged."""
     for piece in pieces:
         schema.message("XLine").FromString(raw.part(piece.start, piece.stop))
 
 
 def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[LineEvents]:
-    """Read events from protobuf messages, some at a time; the result is like ``by_columns``."""
+    """Read events from protobuf messages, some at a time."""
     remaining = iter(events)
     while batch := list(itertools.islice(remaining, wire.PIECE_EVENTS)):
         timed = [(_interval(line.start_ns, event), event) for event in batch]
@@ -244,7 +238,7 @@ def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[LineEvents]:
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
-    """Return (start, length) in ns, both ends rounded; None if there is no possible time."""
+    """Return (start, length) in ns; None if the time is impossible."""
     if event.WhichOneof("value") == "num_occurrences" or event.duration_ps < 0:
         return None  # a count of events, or damage
     start_ps = line_ns * _PS_PER_NS + event.offset_ps
@@ -256,11 +250,7 @@ def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
 
 
 def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
-    """Read the events of ``piece``, whose bytes are ``content``.
-
-    Raises:
-        OddError: the events must be read one by one.
-    """
+    """Read a piece's events by columns; raise OddError if they must be read one by one."""
     starts, stops = piece.bounds(content)
     events = wire.events(content, starts, stops)
     start_ns, end_ns = _times(line.start_ns, events)
@@ -294,7 +284,7 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
 
 
 def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
-    """Return (starts, ends) in whole ns, rounded like ``_interval``."""
+    """Return (starts, ends) in ns, rounded like ``_interval``."""
     offset_ps, duration_ps = events.offset_ps, events.duration_ps
     times = (offset_ps, duration_ps, np.array([line_ns]))
     if any(((time > _LARGEST_TIME) | (time < -_LARGEST_TIME)).any() for time in times):
@@ -305,7 +295,7 @@ def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
 
 
 def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
-    """Return {column of ids: (events with such an id, ids)}; ``names`` are the stats' names."""
+    """Return {column of ids: (events, ids)}; ``names`` are the stats' names."""
     ids = {}
     for stat, column in _ID_COLUMNS.items():
         hit = np.isin(place, [i for i, name in enumerate(names) if name == stat])
@@ -322,7 +312,7 @@ def _is_whole(stats: Stats) -> Any:
 
 
 def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
-    """Return a number per stat, equal for equal stats; values of ids are ignored."""
+    """Return equal numbers for equal stats; values of ids are ignored."""
     is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
     is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
@@ -335,10 +325,10 @@ def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> 
 
 
 def _text_codes(content: bytes, texts: Stats) -> Ints:
-    """Return a number per text, equal for equal texts."""
+    """Return equal numbers for equal texts."""
     if not len(texts.value):
         return texts.value
-    # An array of strings without copying bytes: the texts, alternating with the bytes between them.
+    # Share the bytes: an array of the texts, alternating with the bytes between them.
     bounds = np.stack([texts.value, texts.value + texts.length], axis=1).ravel()
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
     parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
@@ -346,7 +336,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 
 
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
-    """Return (each event's kind, first event of each kind); a kind has one name and equal stats."""
+    """Group events with the same name and stats: (group of each event, first event per group)."""
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
     rank = np.arange(len(stats.event)) - begins
@@ -362,7 +352,7 @@ def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
 
 
 def _codes(values: Ints) -> Ints:
-    """Return a number per value, equal for equal values, from 0 in order of appearance."""
+    """Return equal numbers for equal values, in order of first occurrence."""
     return _arrow_codes(pa.array(values))
 
 
@@ -372,7 +362,7 @@ def _arrow_codes(values: pa.Array) -> Ints:
 
 
 def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
-    """Return columns with one value per event, from the row in ``described`` for its kind."""
+    """Make columns of events from one row per group of equal events."""
     columns = {}
     for name in _TEXTS:
         texts = pa.array([getattr(row, name) for row in described], pa.string())
@@ -384,9 +374,9 @@ def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, chosen: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Return ``column`` with the values of the events ``owner`` replaced by their ``ids``.
+    """Put the ``ids`` of the events ``owner`` into a column of the events ``chosen``.
 
-    ``column`` has the events ``chosen``. An id of 0 or less becomes null.
+    Events of equal kind share a row, but have their own ids. An id of 0 or less becomes null.
     """
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)

@@ -1,9 +1,8 @@
 """Build the protobuf classes of an ``*.xplane.pb`` at run time.
 
 Field numbers are those of ``tsl/profiler/protobuf/xplane.proto`` in openxla/xla. Generated code
-would tie the package to one protobuf version, and TensorFlow, which contains such code, is not
-needed to read its profiles. Texts are declared as bytes, which have the same encoding, because
-texts of a damaged file may not be UTF-8.
+would tie the package to one protobuf version. Texts are declared as bytes, because texts of a
+damaged file may not be UTF-8.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-#: Message -> its fields: "name number type, …". ``*`` marks a repeated field, ``|`` one of several
-#: fields of which a message has at most one (protobuf's oneof).
+#: Message -> its fields: "name number type, …". ``*`` marks a repeated field, ``|`` a field of a
+#: oneof.
 Messages = Mapping[str, str]
 
 _MESSAGES: Messages = {
@@ -47,21 +46,17 @@ _MESSAGES: Messages = {
 _TYPES = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "bool": 8, "bytes": 12}
 _TYPES |= {"uint32": 13}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
-#: The tags of an XSpace's four fields: its first byte is one of them.
+#: The first byte of an XSpace is the tag of one of its four fields.
 FIRST_BYTES = b"\x0a\x12\x1a\x22"
 _FIXED_BYTES = {1: 8, 5: 4}
 
 
 class OddError(Exception):
-    """Raised when a file differs from what profilers write."""
+    """A file differs from what profilers write."""
 
 
 def varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return (value, position after it) of the base-128 number at ``at``.
-
-    Raises:
-        OddError: the number is truncated, or longer than ten bytes.
-    """
+    """Return (value, position after it) of a base-128 number; raise OddError if it is cut."""
     if content[at : at + 1] < b"\x80" and at < len(content):  # most numbers have one byte
         return content[at], at + 1
     value = shift = 0
@@ -74,11 +69,7 @@ def varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def value_end(content: bytes, wire: int, at: int) -> tuple[int, int]:
-    """Return (begin, end) of the value at ``at`` of a field with this wire type.
-
-    Raises:
-        OddError: the wire type does not exist, or the value is cut.
-    """
+    """Return (begin, end) of a field's value; raise OddError if it is cut."""
     if wire == 0:
         return at, varint(content, at)[1]
     if wire == 2:
@@ -91,13 +82,12 @@ def value_end(content: bytes, wire: int, at: int) -> tuple[int, int]:
 
 @cache
 def xspace() -> Any:
-    """Return the protobuf class ``XSpace``."""
     return message_class("xplane", _MESSAGES, "XSpace")
 
 
 @cache
 def message(name: str) -> Any:
-    """Return the protobuf class of the message ``name``, a part of an XSpace."""
+    """Return the protobuf class of a part of an XSpace."""
     from google.protobuf import message_factory
 
     messages = xspace().DESCRIPTOR.file.message_types_by_name
@@ -105,7 +95,7 @@ def message(name: str) -> Any:
 
 
 def message_class(name: str, messages: Messages, root: str) -> Any:
-    """Build protobuf classes of ``messages`` in a package ``name``; return class ``root``."""
+    """Build protobuf classes in a package ``name``; return the class ``root``."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(
@@ -124,14 +114,13 @@ def message_class(name: str, messages: Messages, root: str) -> Any:
             field.type = _TYPES.get(bare, _MESSAGE)
             if field.type == _MESSAGE:
                 field.type_name = f".{file.package}.{bare}"
-    # a separate pool, because TensorFlow may be loaded as well
+    # its own pool, because TensorFlow may be loaded as well
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{root}"))
 
 
 def parsed(content: bytes) -> Any:
-    """Parse an XSpace; return None if it is malformed."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -141,7 +130,7 @@ def parsed(content: bytes) -> Any:
 
 
 def damage(content: bytes) -> str:
-    """Return a sentence that says at which byte ``content`` stops being an XSpace."""
+    """Say at which byte the content stops being an XSpace."""
     position = 0
     while position < len(content):
         if content[position] not in FIRST_BYTES:

@@ -54,13 +54,13 @@ from lstmprof.formats.xplane.events import host_kind
 CATEGORY = "lstmprof"
 _STEP = "step"
 
-#: (pid, tid) of a lane -> thread number in the events table. A lane is a thread in the file, but
-#: not a thread of the program.
+#: (pid, tid) of a row of the drawing -> thread number in the events table. The file calls rows
+#: threads, but they are not threads of the program.
 Lanes = dict[tuple[int | None, int | None], int]
 
 
 def ranges(events: Iterable[Any]) -> list[Row]:
-    """Return lstmprof's steps and ranges on the worker's main thread; none in other timelines."""
+    """Return the steps and ranges that lstmprof added, on the worker's main thread."""
     listed = []
     for event, timed in timed_events(events, Counter(), lambda e: e.get("cat") == CATEGORY):
         pid = rows.natural(as_object(event.get("args")).get("pid"))
@@ -72,7 +72,7 @@ def ranges(events: Iterable[Any]) -> list[Row]:
 
 
 def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
-    """Return ``ops`` with host ops moved into process ``pid``, and each lane's thread number."""
+    """Move host ops to process ``pid``, with a thread number per row of the drawing."""
     lanes: Lanes = {}
     moved = []
     for row in ops:
@@ -86,20 +86,20 @@ def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lane
 _CATEGORY = "Op"
 _COMPUTE = " Compute"
 _UNKNOWN = "unknown"
-#: Name of an executor's first node, which occurs once per session run and device.
+#: Name of an executor's first node, once per session run and device.
 _SOURCE = "_SOURCE"
 _DEVICE = re.compile(
     r"((?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(\w{1,32}):(\d{1,9})(?:/(\S*))?"
 )
 _STREAM = re.compile(r"(?:^|/)stream[:#](\d{1,18})(?:\D|$)")
-#: Prefix of XLA's device types: XLA_GPU:0 is the same GPU as GPU:0.
+#: XLA_GPU:0 is the same GPU as GPU:0.
 _XLA = "XLA_"
-#: Values of ``Device.lane`` for processes that repeat the activities of all numbered streams.
+#: Processes that repeat the activities of all streams.
 _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """The fields of a process's name; ``lane`` is the text after the device: ``stream:14``."""
+    """A process's name, parsed; ``lane`` is the text after the device: ``stream:14``."""
 
     task: str  # /job:worker/replica:0/task:1, often empty
     type: str  # CPU, GPU, XLA_GPU, TPU …
@@ -108,12 +108,11 @@ class Device(NamedTuple):
 
     @property
     def is_gpu(self) -> bool:
-        """Return whether the device is a GPU."""
         return self.type.endswith("GPU")
 
     @property
     def stream(self) -> int | None:
-        """Return the stream's number, or None if the process is not a single stream."""
+        """Return the stream's number; None if the process is not one stream."""
         match = _STREAM.search(self.lane)
         return int(match[1]) if match else None
 
@@ -130,22 +129,22 @@ class Device(NamedTuple):
 
     @property
     def holds_all(self) -> bool:
-        """Return whether the process contains the kernels, or the memcpys, of all streams."""
+        """Return whether the process has the kernels, or the copies, of all streams."""
         return self.lane in (_KERNELS, _COPIES)
 
     @property
     def holds_copies(self) -> bool:
-        """Return whether the process contains only memcpys."""
+        """Return whether the process has only copies."""
         return self.lane == _COPIES or ":memcpy" in self.lane.lower()
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return (task, number), which identify a device of one type."""
+        """Identify a device among those of one type."""
         return self.task, self.number
 
 
 class _Event(NamedTuple):
-    """An op or an activity in the file; ``process`` is the name of its process."""
+    """An op or an activity; ``process`` is the name of its process."""
 
     process: str
     pid: int | None
@@ -158,18 +157,14 @@ class _Event(NamedTuple):
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is a Chrome trace with ``Op`` events and a ``… Compute`` process."""
+    """Return whether the trace has ``Op`` events and a ``… Compute`` process."""
     if not any(event.get("cat") == _CATEGORY for event in json_events(raw)):
         return False
     return any(n.endswith(_COMPUTE) for n in names_of(json_events(raw), "process_name").values())
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in a timeline.
-
-    Raises:
-        ProfileError: the timeline has no op and no activity with a time.
-    """
+    """Read a timeline of TensorFlow 1."""
     events = trace_events(raw.json) or []
     processes = {
         pid: name.removesuffix(_COMPUTE)
@@ -207,7 +202,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) -> list[_Event]:
-    """Drop the ops of ``/host:CPU`` that have the node and type of an executor's op."""
+    """Drop the ops of ``/host:CPU`` that repeat an op of an executor."""
     on_executors = {
         _label(op)
         for op in ops
@@ -279,7 +274,7 @@ def _label(op: _Event) -> str | None:
 
 
 def _host_row(op: _Event, device: Device | None) -> Row:
-    """Convert a host event to a row: an op if its process is an executor, else by its name."""
+    """Convert a host event to a row: an op of an executor, or a kind by name."""
     timed, thread = (op.start_ns, op.dur_ns), (op.pid, op.tid)
     if device and not device.lane:
         return executor_row(device, _label(op) or op.node or op.op, timed, thread)
@@ -299,13 +294,13 @@ def _notes(ops: list[_Event], dropped: Counter[str], merged: bool) -> Iterator[s
 
 
 def accelerators(devices: Iterable[Device]) -> tuple[str, ...]:
-    """Return the names of the GPUs and TPUs among ``devices``, such as ``GPU 0``, each once."""
+    """Name the GPUs and TPUs, such as ``GPU 0``."""
     types = ((d.type.removeprefix(_XLA), d.number) for d in devices if d.is_gpu or d.type == "TPU")
     return tuple(dict.fromkeys(f"{type_} {number}" for type_, number in types))
 
 
 def device_of(process_name: str) -> Device | None:
-    """Parse the name of a process into its device; None for the host and for other processes."""
+    """Parse a process's name; None if it is no device."""
     match = _DEVICE.fullmatch(process_name)
     if match is None or match[2] == "host":
         return None
@@ -313,7 +308,7 @@ def device_of(process_name: str) -> Device | None:
 
 
 def names_of(events: Iterable[Any], row: str) -> dict[tuple[int | None, int | None], str]:
-    """Return the names in the events ``process_name`` or ``thread_name``, by (pid, tid)."""
+    """Return the names of processes or threads, by (pid, tid)."""
     names: dict[tuple[int | None, int | None], str] = {}
     for event in events:
         if not isinstance(event, dict) or event.get("name") != row:
@@ -327,17 +322,14 @@ def names_of(events: Iterable[Any], row: str) -> dict[tuple[int | None, int | No
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """Return {``Device.key``: device number}: the number in the key if no two keys share it.
-
-    Otherwise keys are numbered from 0, sorted by task.
-    """
+    """Return the GPUs' numbers: as in the file, or from 0 on if two tasks use the same number."""
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}
 
 
 def copy_or_kernel(name: str) -> str:
-    """Return ``memcpy``, ``memset`` or ``kernel`` from an activity's name such as ``MemcpyH2D``."""
+    """Return ``memcpy``, ``memset`` or ``kernel`` for a name such as ``MemcpyH2D``."""
     low = name[:8].lower()
     if low.startswith("memcpy"):
         return "memcpy"
@@ -347,12 +339,12 @@ def copy_or_kernel(name: str) -> str:
 def executor_row(
     on: Device, node: str, timed: tuple[int, int], thread: tuple[int | None, int | None]
 ) -> Row:
-    """Make a row for the op ``node`` (``<node>:<OpType>``) on the executor of device ``on``.
+    """Make a row for an op (``<node>:<OpType>``) on the executor of a device.
 
-    ``timed`` is (start, length) in ns, ``thread`` is (pid, tid). Except on a CPU, an executor only
-    enqueues the op's work; to show that, the row's name begins with the device.
+    ``timed`` is (start, length) in ns, ``thread`` is (pid, tid).
     """
     plain = Row("op", node, *timed, pid=thread[0], tid=thread[1])
     if on.type.endswith("CPU"):
         return plain
+    # This executor only enqueues work, so the op's name shows the device.
     return plain._replace(name=f"{on.type}:{on.number} {node}", op_name=node)

@@ -43,7 +43,7 @@ from lstmprof.formats.xplane.tf1_timeline import (
     names_of,
 )
 
-#: Number of events that the exporter keeps (``xplane_to_trace_container`` of TensorFlow).
+#: Events that the exporter keeps at most (``xplane_to_trace_container`` of TensorFlow).
 MAX_EVENTS = 1_000_000
 _HOST = "/host:"
 _NOT_THREADS = ("/host:metadata", "/host:tfstreamz")
@@ -57,45 +57,40 @@ _GIVE_XPLANE = "give the .xplane.pb of the same run"
 
 @dataclass(frozen=True)
 class _Lines:
-    """The names of a trace's processes by pid, and of its threads by (pid, tid)."""
+    """The names of processes by pid, and of threads by (pid, tid)."""
 
     processes: Mapping[int | None, str]
     threads: Mapping[tuple[int | None, int | None], str]
 
     @cached_property
     def devices(self) -> dict[int | None, Device]:
-        """Return the device of each process by pid, without processes that belong to no device."""
+        """Return the device of each process by pid; other processes are missing."""
         devices = {pid: device_of(name) for pid, name in self.processes.items()}
         return {pid: device for pid, device in devices.items() if device is not None}
 
     @cached_property
     def gpu_numbers(self) -> dict[tuple[str, int], int]:
-        """Return the device number of each ``Device.key``."""
         return gpu_numbers(d for d in self.devices.values() if d.is_activities)
 
     @cached_property
     def streamed(self) -> set[tuple[str, int]]:
-        """Return the ``Device.key`` of devices whose streams are separate processes."""
+        """Return the devices whose streams are separate processes."""
         return {d.key for d in self.devices.values() if d.stream is not None}
 
     def is_host(self, pid: int | None) -> bool:
-        """Return whether the threads of process ``pid`` are threads of the host."""
+        """Return whether a process has threads of the host."""
         name = self.processes.get(pid, "")
         return name.startswith(_HOST) and name not in _NOT_THREADS
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is a Chrome trace with processes of a host or of devices."""
+    """Return whether the trace has processes of a host or of devices."""
     names = names_of(json_events(raw), "process_name").values()
     return any(name.startswith(_HOST) or device_of(name) is not None for name in names)
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in a trace-viewer export.
-
-    Raises:
-        ProfileError: the file has no event of a host thread or of a GPU.
-    """
+    """Read a trace-viewer export."""
     events = trace_events(raw.json) or []
     processes = names_of(events, "process_name")
     threads = names_of(events, "thread_name")
@@ -137,7 +132,7 @@ def _rows(events: Sequence[Any], lines: _Lines, dropped: Counter[str]) -> Iterat
 
 
 def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | None:
-    """Convert an event to a row; None if it is derived, or belongs to neither a host nor a GPU."""
+    """Convert an event to a row; None if it repeats another, or is of no host and no GPU."""
     pid, tid = rows.int64(event.get("pid")), rows.int64(event.get("tid"))
     name, stats = _described(event)
     device = lines.devices.get(pid)
@@ -174,7 +169,7 @@ def _step_stats_row(
 
 
 def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the event's full name and its stats."""
+    """Return an event's full name and its stats."""
     stats = {
         key: rows.clean(value) if isinstance(value, str) else value
         for key, value in as_object(event.get("args")).items()
@@ -185,7 +180,7 @@ def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _whole_ps(microseconds: object) -> str | None:
-    """Return the time in µs as text, rounded to ps; further digits of a float64 are wrong."""
+    """Round a time in µs to ps; further digits of a float64 are wrong."""
     exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None
@@ -193,11 +188,8 @@ def _whole_ps(microseconds: object) -> str | None:
 
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
-    """Return the stream number of a GPU's line, or None if the line is no stream.
-
-    ``line`` is the line's name. If it is None, the line is stream ``tid`` if ``stats`` are those of
-    an activity.
-    """
+    """Return the stream of a GPU's line; None if the line is no stream."""
+    # a line without a name is a stream if it has activities
     if line is None:
         return tid if _DETAILS & stats.keys() else None
     match = _STREAM.match(line)

@@ -1,11 +1,9 @@
 """Parse an XSpace's bytes: find its events in the file, and return them as columns.
 
-The fields of a message follow each other, each after its tag
-(https://protobuf.dev/programming-guides/encoding). Planes and lines are parsed field by field. The
-protobuf library parses everything except events. Array operations decode the events in pieces of
-bounded size: each pass decodes the next field of every event that has another field. Only fields
-that profilers write are decoded, by the field numbers of ``schema``. Anything else raises
-``OddError``, and the protobuf library then parses the file.
+The protobuf library parses planes and lines (https://protobuf.dev/programming-guides/encoding).
+Array operations parse events in pieces of bounded size: the first field of all events, then the
+second, and so on. Anything unusual raises ``OddError``, and the protobuf library then parses the
+file.
 """
 
 from __future__ import annotations
@@ -25,33 +23,33 @@ from lstmprof.formats.xplane.schema import OddError, value_end, varint
 Ints = NDArray[np.int64]
 Bytes = NDArray[Any]  # of uint8
 
-#: Largest number of bytes, and of events, of a line that are in memory at once.
+#: Most bytes, and most events, of a line that are in memory at once.
 PIECE_BYTES = 2**22
 PIECE_EVENTS = 2**16
 _WINDOW_BYTES = 2**16
-#: Tags (field number and wire type) of fields of an XSpace, an XPlane and an XLine. All have wire
-#: type 2: a length, and that many bytes.
+#: Tags (field number and wire type) of an XSpace, an XPlane and an XLine. All have wire type 2: a
+#: length, and that many bytes.
 _PLANES, _PLANE_NAME, _LINES, _EVENTS = 0x0A, 0x12, 0x1A, 0x22
-#: Largest number of bytes of a tag (2) and the length after it (10).
+#: Longest tag (2 bytes) and length (10 bytes).
 _MOST_HEAD_BYTES = 12
 _MOST_LINE_FIELDS = 1000
-#: Limit for the number of planes, lines and names of a file. A long job has about 100,000.
+#: Limit for planes, lines and names of a file. A long job has about 100,000.
 _MOST_PARTS = 2**20
-#: Numbers of those fields of an XStat that can have its value; 0 if none has it.
+#: Fields of an XStat that can have its value; 0 if none has it.
 NONE, DOUBLE, UINT64, INT64, TEXT, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
 _LENGTH, _FIXED = 2, 1
 #: Tags of an XEvent.
 _METADATA_ID, _OFFSET_PS, _DURATION_PS, _STATS, _OCCURRENCES = 0x08, 0x10, 0x18, 0x22, 0x28
 #: Tags of an XStat, for all types of values.
 _STAT_TAGS = (0x08, 0x11, 0x18, 0x20, 0x2A, 0x32, 0x38)
-#: The protobuf library parses events and stats with more fields than this.
+#: Events and stats with more fields are left to the protobuf library.
 _MOST_FIELDS = 200
-#: Padding, because a decoder may read past the last byte: ten bytes of a number, and one word.
+#: A decoder may read past the last byte: ten bytes of a number, and one word.
 _PADDING = bytes(32)
 _LAST_BITS = np.uint64(0x8080808080808080)
 _ONE = np.uint64(1)
-#: The steps that join a number's groups of 7 bits: (mask of the bits that stay, mask of the bits
-#: that move, by how many bits they move).
+#: Steps that join a number's groups of 7 bits: (mask of bits that stay, mask of bits that move,
+#: distance in bits).
 _MOVES = tuple(
     (np.uint64(kept), np.uint64(moved), np.uint64(by))
     for kept, moved, by in (
@@ -64,10 +62,10 @@ _MOVES = tuple(
 
 @dataclass(frozen=True)
 class Stats:
-    """The stats of events in file order, one element per stat; ``event`` is its event's number.
+    """The stats of events in file order; ``event`` is the number of the stat's event.
 
-    ``field`` is the number of the field with the value. ``value`` is its 64 bits, or for a text the
-    position at which it begins; ``length`` is the text's number of bytes.
+    ``field`` is the field with the value. ``value`` is its 64 bits, or the position of a text,
+    whose bytes ``length`` counts.
     """
 
     event: Ints
@@ -94,20 +92,16 @@ class Events:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The next field of each message that has another field; ``owner`` is the message's number."""
+    """The next field of each message that has one; ``owner`` is the message's number."""
 
     owner: Ints
     tag: Bytes
     value: Ints
-    start: Ints  # of a number: position after it; of a text or message: its first byte
+    start: Ints  # a number: the position after it; a text or message: its first byte
 
 
 def events(content: bytes, starts: Ints, stops: Ints) -> Events:
-    """Parse the events whose bytes in ``content`` go from ``starts`` to ``stops``.
-
-    Raises:
-        OddError: the bytes are unusual or damaged.
-    """
+    """Parse events between positions in ``content``; raise OddError if they are unusual."""
     metadata_id, offset_ps, duration_ps = (np.zeros(len(starts), np.int64) for _ in range(3))
     counted = np.zeros(len(starts), bool)
     columns = {_METADATA_ID: metadata_id, _OFFSET_PS: offset_ps, _DURATION_PS: duration_ps}
@@ -142,7 +136,7 @@ def _stats(content: bytes, owner: Ints, starts: Ints, stops: Ints) -> Stats:
 
 
 def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) -> Iterator[_Fields]:
-    """Yield the first field of all messages, then the second field of all that have one, etc."""
+    """Yield the first field of all messages, then the second field, and so on."""
     padded = content + _PADDING
     octets = np.frombuffer(padded, np.uint8)
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
@@ -179,11 +173,10 @@ def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, In
 
 
 def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
-    """Return (values, positions after) of the base-128 numbers at ``at``."""
+    """Return (values, positions after) of base-128 numbers."""
     word = words[at]
     last = ~word & _LAST_BITS
-    # Keep the lowest set bit, which marks the byte that ends the number; 0 if that is not within 8
-    # bytes.
+    # The lowest set bit marks the byte that ends the number; 0 if it is not within 8 bytes.
     last &= ~last + _ONE
     bits = word & (last - _ONE) & ~_LAST_BITS
     for staying, moved, by in _MOVES:
@@ -203,10 +196,10 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive events of a line: the file's bytes from ``start`` to ``stop``.
+    """Consecutive events of a line: bytes ``start`` to ``stop`` of the file.
 
-    ``sizes`` has the number of bytes of each event, including its tag and length. It is uint16, so
-    that millions of events need little memory, and None for a single event of any size.
+    ``sizes`` has the bytes of each event with tag and length, as uint16 to save memory; None for a
+    single event of any size.
     """
 
     start: int
@@ -217,7 +210,7 @@ class Piece:
         return 1 if self.sizes is None else len(self.sizes)
 
     def bounds(self, content: bytes) -> tuple[Ints, Ints]:
-        """Return (begins, ends) of the events as positions in ``content``, the piece's bytes."""
+        """Return (begins, ends) of the events in ``content``, the piece's bytes."""
         if self.sizes is None:
             _, start = varint(content, varint(content, 0)[1])
             return np.array([start]), np.array([len(content)])
@@ -236,11 +229,9 @@ class Outline:
 
 
 def outline(raw: RawFile) -> Outline:
-    """Parse everything except the events of the XSpace in ``raw``, and find the events' bytes.
+    """Parse everything but the events, and find the events' bytes.
 
-    Raises:
-        OddError: the layout is unusual or damaged.
-        google.protobuf.message.DecodeError: something other than an event is damaged.
+    Raises OddError for an unusual layout, and protobuf's DecodeError for damage.
     """
     rest, planes, pieces = [], [], []
     for tag, start, value, stop in _fields(raw, 0, raw.length):
@@ -256,12 +247,7 @@ def outline(raw: RawFile) -> Outline:
 
 
 def plane_names(raw: RawFile) -> list[bytes]:
-    """Return the names of the planes in ``raw``.
-
-    Raises:
-        OddError: the layout is unusual or damaged.
-        ProfileError: there are too many planes, lines and names for the memory.
-    """
+    """Return the planes' names; raise OddError if the layout is unusual."""
     names, count = [], 0
     for plane_tag, _, plane, end in _fields(raw, 0, raw.length):
         name: tuple[int, int] | None = None
@@ -275,7 +261,7 @@ def plane_names(raw: RawFile) -> list[bytes]:
 
 
 def _counted(raw: RawFile, count: int) -> int:
-    """Return ``count`` plus one; raise ProfileError if this is too many planes, lines and names."""
+    """Count one more plane, line or name; raise ProfileError above the limit."""
     if count == _MOST_PARTS:
         fault = f"has more than {_MOST_PARTS:,} planes, lines and names"
         raise ProfileError(raw.path, fault, "profile fewer steps")
@@ -283,7 +269,7 @@ def _counted(raw: RawFile, count: int) -> int:
 
 
 def _plane(raw: RawFile, start: int, stop: int) -> tuple[Any, list[list[Piece]]]:
-    """Return (plane without its events, for each of its lines the pieces with the events)."""
+    """Return (plane without its events, pieces with the events of each line)."""
     rest: list[tuple[int, int]] = []
     lines = []
     for tag, field, value, end in _fields(raw, start, stop):
@@ -300,7 +286,7 @@ def _plane(raw: RawFile, start: int, stop: int) -> tuple[Any, list[list[Piece]]]
 
 
 def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
-    """Return (line without its events, pieces of the file that contain the events)."""
+    """Return (line without its events, pieces with the events)."""
     rest, pieces = [], []
     at, window, base = start, b"", start
     while at < stop:
@@ -314,7 +300,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
         else:
             stops = _run_of_events(window, at - base)
             sizes = np.diff(stops, prepend=at - base).astype(np.uint16) if stops else None
-            if stops:  # otherwise the event is longer than ``window``
+            if stops:  # without stops, one event is longer than ``window``
                 end = base + stops[-1]
             pieces.append(Piece(at, end, sizes))
         at = end
@@ -322,7 +308,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
 
 
 def _run_of_events(window: bytes, at: int) -> list[int]:
-    """Return the ends of the consecutive whole events that begin at ``at``."""
+    """Return the ends of consecutive whole events."""
     stops: list[int] = []
     end = len(window) - 4
     while at < end and window[at] == _EVENTS and len(stops) < PIECE_EVENTS:
@@ -341,7 +327,7 @@ def _run_of_events(window: bytes, at: int) -> list[int]:
 
 
 def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (tag, start, start of the value, end) of each field, with positions in the file."""
+    """Yield (tag, start, start of the value, end) of each field, as positions in the file."""
     base, window = start, b""
     while start < stop:
         if start + _MOST_HEAD_BYTES > base + len(window):
@@ -352,7 +338,7 @@ def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int
 
 
 def _field(window: bytes, at: int, base: int, stop: int) -> tuple[int, int, int]:
-    """Return (tag, start of the value, end) of the field at ``at``, as file positions."""
+    """Return (tag, start of the value, end) of one field, as positions in the file."""
     tag, value = varint(window, at)
     value, end = value_end(window, tag & 7, value)
     if base + end > stop or tag >= 1 << 14 or tag < 8:

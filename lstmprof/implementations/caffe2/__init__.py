@@ -1,1 +1,1 @@
-"""Implementations in Caffe2, which PyTorch\'s packages contain since version 1.0."""
+"""Implementations in Caffe2, which is in PyTorch's packages since version 1.0."""

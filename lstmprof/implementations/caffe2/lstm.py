@@ -6,12 +6,11 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-One ``FC`` operator before the layer multiplies the inputs of all time steps by W. For every time
-step, ``RecurrentNetwork`` runs the operators ``FC``, ``Sum`` and ``LSTMUnit``, which a profile does
-not show. W is ``l{k}/i2h_w`` (4·hidden, inputs), U is ``l{k}/gates_t_w`` (4·hidden, hidden). The
-second bias, ``l{k}/gates_t_b``, starts at zero and is trained. ``forget_bias``, which Caffe2 would
-add at every time step, is 0.
-Source: caffe2/python/rnn_cell.py of PyTorch 1.4 and 1.8.
+One ``FC`` operator multiplies the inputs of all time steps by W. For every time step,
+``RecurrentNetwork`` runs ``FC``, ``Sum`` and ``LSTMUnit``, which a profile does not show. W is
+``l{k}/i2h_w`` (4·hidden, inputs), U is ``l{k}/gates_t_w`` (4·hidden, hidden). The second bias,
+``l{k}/gates_t_b``, starts at zero. No forget bias is added. Source: caffe2/python/rnn_cell.py of
+PyTorch 1.4 and 1.8.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from lstmprof.workloads import Workload, reordered
 
 TIME_MAJOR = True
 KERNELS = (("caffe2::RecurrentNetwork", "Caffe2's operator RecurrentNetwork"),)
-#: Converts the framework-independent gate order i f g o to Caffe2's i f o g, and back.
+#: Reorders gates i f g o to Caffe2's i f o g, and back.
 ORDER = (0, 1, 3, 2)
 KINDS = {"i2h_w": "weight_ih", "gates_t_w": "weight_hh", "i2h_b": "bias", "gates_t_b": None}
 
 
 class Network:
-    """The network's ``model``; ``outputs`` is the blob (Caffe2's tensor) with its results."""
+    """The network's model; ``outputs`` is a blob, Caffe2's tensor."""
 
     def __init__(self, workload: Workload) -> None:
         core.GlobalInit(["caffe2", "--caffe2_log_level=2"])
@@ -48,7 +47,7 @@ class Network:
         workspace.RunNetOnce(self.model.param_init_net)
 
     def _last_layer(self) -> Any:
-        """Return the last layer's outputs (time, batch, hidden), or the last time step's (1, …)."""
+        """Return the last layer's outputs (time, batch, hidden), or only the last time step's."""
         w, steps = self.workload, "inputs"
         for layer in range(w.layers):
             whole = w.every_step or layer < w.layers - 1
@@ -82,12 +81,11 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
 def _shared_names(module: Network) -> Dict[str, Any]:
-    """Map Caffe2's parameter names to framework-independent names; map second biases to None."""
+    """Map Caffe2's names of parameters to framework-independent names; second biases have none."""
     names: Dict[str, Any] = {"head_w": "head"} if module.workload.head else {}
     for layer in range(module.workload.layers):
         for own, kind in KINDS.items():
@@ -97,12 +95,10 @@ def _shared_names(module: Network) -> Dict[str, Any]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the names of the parameter blobs, mapped to themselves."""
     return {name: name for name in _shared_names(module)}
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for name, shared in _shared_names(module).items():
         if shared is None:
             array = np.zeros(4 * module.workload.hidden, np.float32)
@@ -112,7 +108,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     return {
         shared: arrays[name] if shared == "head" else reordered(arrays[name], ORDER)
         for name, shared in _shared_names(module).items()

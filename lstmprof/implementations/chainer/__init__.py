@@ -1,7 +1,4 @@
-"""Common parts of Chainer's networks: the embedding, the head, and the last time step's outputs.
-
-Inputs are NumPy arrays: float32 features or int64 tokens. ``load`` sets the parameters.
-"""
+"""Embedding and head of Chainer's networks."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from lstmprof.workloads import Workload
 
 
 class Ends(chainer.Chain):  # type: ignore[misc]
-    """The ``embedding`` (if inputs are tokens) and the ``head`` (the output layer, if any)."""
+    """The embedding (if inputs are tokens) and the output layer, if any."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__()
@@ -31,29 +28,26 @@ class Ends(chainer.Chain):  # type: ignore[misc]
             )
 
     def embedded(self, inputs: Any) -> Any:
-        """Return the embeddings of ``inputs`` if they are tokens; return features unchanged."""
         return inputs if self.embedding is None else self.embedding(inputs)
 
     def headed(self, outputs: Any) -> Any:
-        """Apply the head, if there is one, to the last axis of ``outputs``."""
         if self.head is None:
             return outputs
         return self.head(outputs, n_batch_axes=outputs.ndim - 1)
 
 
 def parameters(module: Any) -> Dict[str, Any]:
-    """Return the parameters, keyed by Chainer's names."""
     return dict(module.namedparams())
 
 
 def end_names(module: Ends) -> Dict[str, str]:
-    """Map Chainer's names of embedding and head, if they exist, to framework-independent names."""
+    """Map Chainer's names of embedding and head to framework-independent names."""
     names = {"/embedding/W": "embedding", "/head/W": "head"}
     return {own: shared for own, shared in names.items() if own in parameters(module)}
 
 
 def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
-    """Set each parameter to the array of its name in ``arrays``, or to zeros if that is None."""
+    """Set the parameters to arrays; None stands for zeros."""
     for name, parameter in module.namedparams():
         array = arrays[name]
         filled = np.zeros(parameter.shape) if array is None else array
@@ -61,7 +55,7 @@ def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
 
 
 def last(outputs: Any, lengths: Optional[Any]) -> Any:
-    """Return ``outputs`` (time, batch, width) at each sequence's last time step."""
+    """Return the outputs at each sequence's last time step; they are (time, batch, width)."""
     if lengths is None:
         return outputs[-1]
     return F.get_item(outputs, (lengths - 1, np.arange(len(lengths))))

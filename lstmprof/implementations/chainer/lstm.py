@@ -8,11 +8,8 @@
 
 W is ``upward.W`` (4·hidden, inputs), U is ``lateral.W`` (4·hidden, hidden), b is ``upward.b``
 (4·hidden); row 4·u + g is gate g of unit u. The link (Chainer's layer) keeps h and c between calls
-until ``reset_state``. It calls one function per matmul, and the function ``LSTM`` for all
-elementwise operations.
-The reverse direction is a second link, called from the last time step to the first. After the end
-of a sequence, a mask sets h_t and c_t to 0.
-Source: the documentation of chainer.links.LSTM and F.lstm, Chainer 7.8.1.
+until ``reset_state``. The reverse direction is a second link. After the end of a sequence, a mask
+sets h_t and c_t to 0. Source: the documentation of chainer.links.LSTM and F.lstm, Chainer 7.8.1.
 """
 
 from __future__ import annotations
@@ -32,13 +29,13 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = True
 KERNELS = (("chainer::LSTM", "the link's functions on NumPy, time step by time step"),)
-#: Convert gates from the framework-independent order i f g o to the link's a i f o, and back.
+#: Reorder gates i f g o to the link's a i f o, and back.
 TO_LINK, TO_SHARED = (2, 0, 1, 3), (1, 2, 0, 3)
 KINDS = {"weight_ih_": "upward/W", "weight_hh_": "lateral/W", "bias_": "upward/b"}
 
 
 class Network(ends.Ends):
-    """The ``cells``, in the order l0, l0_reverse, l1 …, with ``embedding`` and ``head``."""
+    """The network; ``cells`` are in the order l0, l0_reverse, l1 …"""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -68,13 +65,12 @@ class Network(ends.Ends):
 
 
 def _masks(count: int, lengths: Any) -> List[Any]:
-    """Return a mask (batch, 1) per time step: 1 before the end of a sequence, 0 after it."""
+    """Return a mask (batch, 1) per time step: 0 after the end of a sequence."""
     alive = np.arange(count)[:, None] < lengths[None, :]
     return list(alive[:, :, None].astype(np.float32))
 
 
 def _run(cell: Any, steps: List[Any], masks: Optional[List[Any]], reverse: bool) -> List[Any]:
-    """Return the cell's outputs at every time step, in time order."""
     cell.reset_state()
     outputs = []
     order = range(len(steps))
@@ -88,7 +84,6 @@ def _run(cell: Any, steps: List[Any], masks: Optional[List[Any]], reverse: bool)
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -104,10 +99,7 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
-    """Permute the gates of ``rows`` by ``places``, and order the rows unit by unit, or back.
-
-    With ``interleave``, the result has all gates of a unit together; else, all units of a gate.
-    """
+    """Reorder gates, and put the gates of a unit together (``interleave``) or apart."""
     rest = rows.shape[1:]
     if interleave:
         gates = rows.reshape((4, -1, *rest))[list(places)]
@@ -117,7 +109,6 @@ def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     arrays = {own: weights[name] for own, name in ends.end_names(module).items()}
     for own, name in _shared_names(module).items():
         arrays[own] = _reordered(weights[name], TO_LINK, interleave=True)
@@ -125,7 +116,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared = {name: arrays[own] for own, name in ends.end_names(module).items()}
     for own, name in _shared_names(module).items():
         shared[name] = _reordered(np.asarray(arrays[own]), TO_SHARED, interleave=False)

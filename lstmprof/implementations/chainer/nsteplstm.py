@@ -7,17 +7,14 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 Each layer and direction is a link, ``/lstm/{layer·directions + direction}``. Each gate has its own
-matrices, ``w0`` … ``w7`` (hidden, inputs or hidden), and biases, ``b0`` … ``b7``; the biases from
-``b4`` on start at zero and are trained, too. On a CPU there is no kernel for a layer: Chainer's
-functions concatenate the matrices and split the gates at every time step.
-
-The inputs are a list with one array (time, features) per sequence, without padding; Chainer sorts
-the sequences by length.
+matrices, ``w0`` … ``w7`` (hidden, inputs or hidden), and biases, ``b0`` … ``b7``; those from ``b4``
+on start at zero. On a CPU there is no kernel for a layer: Chainer's functions concatenate the
+matrices and split the gates at every time step. Inputs are a list with one array (time, features)
+per sequence, without padding.
 
 ``cell="gru"`` is NStepGRU (gates r z n, the reset gate after the matmul), ``cell="rnn"`` is
-NStepRNNTanh.
-Source: the documentation of NStepLSTM and F.n_step_lstm, Chainer 7.8.1; S. Tokui et al., "Chainer:
-a deep learning framework for accelerating the research cycle" (KDD 2019).
+NStepRNNTanh. Source: the documentation of NStepLSTM and F.n_step_lstm, Chainer 7.8.1; S. Tokui et
+al., "Chainer: a deep learning framework for accelerating the research cycle" (KDD 2019).
 """
 
 from __future__ import annotations
@@ -36,9 +33,9 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = False
 KERNELS = (("chainer::LinearFunction", "Chainer's functions on NumPy, one by one"),)
-#: (Prefix of a framework-independent name, Chainer's letter, 1 if the weight multiplies h else 0).
+#: (Prefix of a framework-independent name, Chainer's letter, whether the weight multiplies h.)
 KINDS = (("weight_ih_", "w", 0), ("weight_hh_", "w", 1), ("bias_", "b", 0))
-#: Cell -> Chainer's classes for one direction and for two.
+#: Classes for one direction, and for two.
 LINKS = {
     "lstm": (L.NStepLSTM, L.NStepBiLSTM),
     "gru": (L.NStepGRU, L.NStepBiGRU),
@@ -47,8 +44,6 @@ LINKS = {
 
 
 class Network(ends.Ends):
-    """The recurrent layers ``lstm`` (also of GRU or RNN cells), ``embedding`` and ``head``."""
-
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         self.directions, self.gates = workload.directions, GATES[workload.cell]
@@ -58,11 +53,7 @@ class Network(ends.Ends):
             self.lstm = link(workload.layers, workload.features, workload.hidden, 0.0)
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, classes); (batch, time, classes) if the loss uses every time step.
-
-        ``inputs`` are (batch, time, features), or tokens (batch, time). ``lengths`` (batch,) are
-        the sequences' numbers of time steps.
-        """
+        """Return outputs (batch, [time,] classes) of (batch, time, features), or tokens."""
         state = (None, None) if self.has_cells else (None,)
         final, *_, outputs = self.lstm(*state, self._sequences(inputs, lengths))
         if self.every_step:
@@ -80,19 +71,17 @@ class Network(ends.Ends):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
 def _slots(module: Network) -> List[str]:
-    """Return the names of layers and directions, in the order of ``lstm``: l0, l0_reverse, l1 …"""
+    """Return the names of layers and directions: l0, l0_reverse, l1 …"""
     suffixes = ("", "_reverse")[: module.directions]
     places = [divmod(number, len(suffixes)) for number in range(len(module.lstm))]
     return ["l{}{}".format(layer, suffixes[direction]) for layer, direction in places]
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     arrays: Dict[str, Any] = {own: weights[name] for own, name in ends.end_names(module).items()}
     for number, slot in enumerate(_slots(module)):
         place = "/lstm/{}/".format(number)
@@ -106,7 +95,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared = {name: arrays[own] for own, name in ends.end_names(module).items()}
     for number, slot in enumerate(_slots(module)):
         for kind, letter, first in KINDS:

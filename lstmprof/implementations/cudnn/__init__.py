@@ -1,8 +1,7 @@
 """cuDNN 9 through ctypes: the functions, constants and descriptors that cudnn-direct uses.
 
-Names, order and types of parameters are those of cudnn_graph.h, cudnn_ops.h and cudnn_adv.h of
-cuDNN 9 (read at 9.28); a test compares them with installed headers. Source of the descriptors of a
-recurrent network and of the positions of its weights: cuDNN's documentation of
+Prototypes are those of cudnn_graph.h, cudnn_ops.h and cudnn_adv.h (9.28); a test compares them with
+installed headers. Source of descriptors and weight positions: cuDNN's documentation of
 cudnnSetRNNDescriptor_v8, cudnnSetRNNDataDescriptor and cudnnGetRNNWeightParams; jaxlib's
 gpu/rnn_kernels.cc.
 """
@@ -17,7 +16,6 @@ from lstmprof.base.errors import CaptureError
 from lstmprof.implementations.cudnn._runtime import CUDNN, Buffer, Library, Runtime, loaded
 from lstmprof.workloads import GATES, Workload
 
-# Constants of cuDNN's headers.
 CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED = 4004
 CUDNN_DATA_FLOAT = 0
 CUDNN_DEFAULT_MATH = 0
@@ -49,7 +47,7 @@ CELLS = {"lstm": CUDNN_LSTM, "gru": CUDNN_GRU, "rnn": CUDNN_RNN_TANH}
 
 
 class Cudnn(Library):
-    """The library libcudnn, with the CUDA runtime that it needs as ``runtime``."""
+    """The library libcudnn, with the CUDA runtime that it was built for."""
 
     prototypes: ClassVar[Mapping[str, str]] = {
         "cudnnCreate": "handle",
@@ -118,15 +116,10 @@ class Cudnn(Library):
 
     @classmethod
     def load(cls) -> Cudnn:
-        """Load libcudnn and the CUDA runtime that it was built for.
-
-        Raises:
-            CaptureError: one of the two libraries is missing or too old.
-        """
         return cls(loaded(*CUDNN))
 
     def failure(self, name: str, status: int) -> CaptureError:
-        """Return the error for function ``name``, which returned ``status``."""
+        """Explain the status that a function of cuDNN returned."""
         last = ctypes.create_string_buffer(512)
         self.library.cudnnGetLastErrorString(last, ctypes.c_size_t(len(last)))
         error_string = self.library.cudnnGetErrorString
@@ -141,14 +134,14 @@ class Cudnn(Library):
         )
 
     def created(self, what: str) -> int:
-        """Call ``cudnnCreate{what}``; return the new handle or descriptor, which is never freed."""
+        """Create a handle or descriptor, which is never freed."""
         name = "cudnnCreate" + what
         pointer = ctypes.c_void_p()
         self.call(name, **{self.prototypes[name]: ctypes.byref(pointer)})
         return int(pointer.value or 0)
 
     def tensor(self, shape: Sequence[int]) -> int:
-        """Return a new descriptor of a contiguous float32 tensor of ``shape``."""
+        """Describe a contiguous float32 tensor."""
         strides = [1]
         for length in reversed(shape[1:]):
             strides.insert(0, strides[0] * length)
@@ -164,7 +157,7 @@ class Cudnn(Library):
         return descriptor
 
     def tensor_size(self, descriptor: int) -> int:
-        """Return the number of elements of the tensor that ``descriptor`` describes."""
+        """Return the number of elements of a tensor, from its descriptor."""
         count, kind = ctypes.c_int(), ctypes.c_int()
         lengths, strides = int_array([0] * CUDNN_DIM_MAX), int_array([0] * CUDNN_DIM_MAX)
         self.call(
@@ -182,14 +175,13 @@ class Cudnn(Library):
         return size
 
     def read_size(self, name: str, parameter: str, arguments: Mapping[str, Any]) -> int:
-        """Call function ``name``; return the size in bytes that it writes to ``parameter``."""
+        """Call a function that writes a size in bytes."""
         size = ctypes.c_size_t()
         self.bound(name, dict(arguments, **{parameter: ctypes.byref(size)}))()
         return size.value
 
 
 def int_array(values: Sequence[int]) -> Any:
-    """Return ``values`` as a C array of int."""
     return (ctypes.c_int * len(values))(*values)
 
 
@@ -200,10 +192,7 @@ def scalar(value: float) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The part of cuDNN's weight space (a float32 buffer) that holds ``rows`` of a weight.
-
-    ``name`` is framework-independent (``workloads.parameter_shapes``); the rows are contiguous.
-    """
+    """Where cuDNN's weight buffer holds some rows of a weight."""
 
     name: str
     rows: slice
@@ -212,12 +201,12 @@ class Place:
 
     @property
     def numbers(self) -> slice:
-        """Return the slice of the weight space, in float32 numbers."""
+        """Return the slice of the weight buffer."""
         return slice(self.start, self.start + self.size)
 
 
 def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
-    """Return a descriptor of the recurrent layers of ``w``: standard algorithm, no dropout."""
+    """Describe the recurrent layers: standard algorithm, no dropout."""
     dropout = cudnn.created("DropoutDescriptor")
     cudnn.call(
         "cudnnSetDropoutDescriptor",
@@ -242,7 +231,7 @@ def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
         mathType=CUDNN_DEFAULT_MATH if tf32 else CUDNN_FMA_MATH,
         inputSize=w.features,
         hiddenSize=w.hidden,
-        projSize=w.hidden,  # equal to hiddenSize, so there is no projection
+        projSize=w.hidden,  # equal to hiddenSize: no projection
         numLayers=w.layers,
         dropoutDesc=dropout,
         auxFlags=CUDNN_RNN_PADDED_IO_ENABLED,
@@ -251,7 +240,7 @@ def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
 
 
 def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
-    """Return a descriptor of data (time, batch, width) in which all sequences have full length."""
+    """Describe data (time, batch, width) of full-length sequences."""
     descriptor = cudnn.created("RNNDataDescriptor")
     cudnn.call(
         "cudnnSetRNNDataDescriptor",
@@ -268,17 +257,13 @@ def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
 
 
 def places(cudnn: Cudnn, handle: int, rnn: int, w: Workload, space: Buffer) -> List[Place]:
-    """Return where ``space`` holds each gate of each weight; omit b_R, cuDNN's second bias.
-
-    Raises:
-        CaptureError: cuDNN's shapes differ from its documentation.
-    """
+    """Return where cuDNN holds each gate of each weight, except its second biases."""
     seeker = _Seeker(cudnn, handle, rnn, space)
     return [place for slot in _slots(w) for place in seeker.places(w, *slot)]
 
 
 def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
-    """Yield (cuDNN's pseudo-layer, suffix of weight names, width of the input) per direction."""
+    """Yield (cuDNN's layer number, suffix of the weights' names, input width) per direction."""
     for layer in range(w.layers):
         inputs = w.directions * w.hidden if layer else w.features
         for direction, suffix in enumerate(("", "_reverse")[: w.directions]):
@@ -286,7 +271,7 @@ def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
 
 
 class _Seeker:
-    """Asks cuDNN where the weights of a linear layer (one gate's matrix and bias) are."""
+    """Asks cuDNN where the weights of a layer are."""
 
     def __init__(self, cudnn: Cudnn, handle: int, rnn: int, space: Buffer) -> None:
         self.cudnn, self.space = cudnn, space
@@ -300,7 +285,7 @@ class _Seeker:
         }
 
     def places(self, w: Workload, pseudo: int, suffix: str, inputs: int) -> Iterator[Place]:
-        """Yield the places of one pseudo-layer's weights: for each gate W, b_W and R."""
+        """Yield where W, b_W and R of each gate are."""
         gates = GATES[w.cell]
         for gate in range(gates):
             rows = slice(gate * w.hidden, (gate + 1) * w.hidden)
@@ -313,7 +298,7 @@ class _Seeker:
     def linear_layer(
         self, pseudo: int, number: int, hidden: int, inputs: int
     ) -> Tuple[Tuple[int, int], Tuple[int, int]]:
-        """Return (start, size) of linear layer ``number``'s matrix and of its bias, in floats."""
+        """Return (start, size) of one gate's matrix and of its bias, in floats."""
         matrix, bias = ctypes.c_void_p(), ctypes.c_void_p()
         self.cudnn.call(
             "cudnnGetRNNWeightParams",

@@ -1,11 +1,8 @@
-"""CUDA through ctypes, without a framework: find its libraries; use its memory and events.
+"""CUDA through ctypes, without a framework: its libraries, memory and events.
 
-Folders are searched for a library in this order: ``LD_LIBRARY_PATH``, so that users can override
-the library; ``nvidia/*/lib`` on ``sys.path``, where the wheels of PyTorch and TensorFlow have it;
-the interpreter's ``lib`` (conda); then the loader's default folders.
-
-All calls use the default stream. Source: cuda_runtime_api.h and driver_types.h of CUDA 12.9, whose
-functions also exist in CUDA 13.
+A library is searched in ``LD_LIBRARY_PATH``, in ``nvidia/*/lib`` on ``sys.path`` (wheels of PyTorch
+and TensorFlow), in the interpreter's ``lib`` (conda), then in the loader's default folders. Source:
+cuda_runtime_api.h and driver_types.h of CUDA 12.9; the functions also exist in CUDA 13.
 """
 
 from __future__ import annotations
@@ -23,11 +20,10 @@ from lstmprof.base.errors import CaptureError
 
 Call = Callable[[], None]
 
-#: The library of cuDNN 9, and the wheels that contain it.
+#: cuDNN 9, and the wheels that contain it.
 CUDNN = ("libcudnn.so.9", "nvidia-cudnn-cu12 (or -cu13)")
 
-#: Letter of a parameter in ``Library.prototypes`` -> its C type. A parameter without a letter is a
-#: pointer or a descriptor.
+#: C types of parameters in ``Library.prototypes``; no letter is a pointer or a descriptor.
 TYPES = {
     "": ctypes.c_void_p,
     "i": ctypes.c_int,  # also enums
@@ -43,7 +39,7 @@ DEFAULT_STREAM = None
 
 
 def library_places(name: str) -> Iterator[str]:
-    """Yield existing paths of library ``name`` in search order; last the name without a folder."""
+    """Yield the paths of a library in search order."""
     named = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     folders = [Path(folder) for folder in named if folder]
     for entry in sys.path:
@@ -55,11 +51,7 @@ def library_places(name: str) -> Iterator[str]:
 
 
 def loaded(name: str, package: str) -> ctypes.CDLL:
-    """Load library ``name``; the error message tells users to install the wheel ``package``.
-
-    Raises:
-        CaptureError: the library does not exist, or cannot be loaded.
-    """
+    """Load a library; the error names the wheel to install."""
     fault: Optional[OSError] = None
     for path in library_places(name):
         try:
@@ -75,16 +67,14 @@ def loaded(name: str, package: str) -> ctypes.CDLL:
 class Library:
     """A C library whose functions return a status, 0 for success.
 
-    ``prototypes`` maps each function to its parameters in order. A parameter is written ``name`` or
-    ``name:letter``, with a letter of ``TYPES``; the names are those of the C header.
+    ``prototypes`` gives the parameters of each function: ``name`` or ``name:letter``.
     """
 
     prototypes: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, library: Any) -> None:
         self.library = library
-        #: Takes the name of a function, and returns the context manager in which a call of this
-        #: function runs; None except while profiling.
+        #: Wraps calls in a context manager while profiling.
         self.observer: Optional[Callable[[str], ContextManager[Any]]] = None
         for name, parameters in self.prototypes.items():
             if not hasattr(library, name):
@@ -95,11 +85,7 @@ class Library:
             getattr(library, name).argtypes = [TYPES[letter] for letter in letters]
 
     def bound(self, name: str, arguments: Mapping[str, Any]) -> Call:
-        """Return a function without parameters that calls ``name`` with ``arguments``.
-
-        ``arguments`` maps parameter names to values, and may have names that the function does not
-        have. The returned function raises CaptureError if the call fails.
-        """
+        """Return a function that calls a C function with fixed arguments."""
         function = getattr(self.library, name)
         values = tuple(arguments[p.partition(":")[0]] for p in self.prototypes[name].split())
 
@@ -115,21 +101,13 @@ class Library:
         return call
 
     def call(self, name: str, **arguments: Any) -> None:
-        """Call function ``name`` with ``arguments``, by parameter name.
-
-        Raises:
-            CaptureError: the call failed.
-        """
         self.bound(name, arguments)()
 
     def failure(self, name: str, status: int) -> CaptureError:
-        """Return the error for function ``name``, which returned ``status``."""
         raise NotImplementedError
 
 
 class Runtime(Library):
-    """The CUDA runtime library, libcudart."""
-
     prototypes: ClassVar[Mapping[str, str]] = {
         "cudaSetDevice": "device:i",
         "cudaMalloc": "devPtr size:z",
@@ -150,17 +128,13 @@ class Runtime(Library):
 
     @classmethod
     def load(cls, cuda_version: int) -> Runtime:
-        """Load the runtime with the major version of ``cuda_version``, such as 12090 for 12.9.
-
-        Raises:
-            CaptureError: this runtime does not exist, or cannot be loaded.
-        """
+        """Load the runtime for a CUDA version such as 12090 (12.9)."""
         major = cuda_version // 1000
         wheel = "nvidia-cuda-runtime" + ("-cu12" if major == 12 else "")
         return cls(loaded("libcudart.so.{}".format(major), wheel))
 
     def failure(self, name: str, status: int) -> CaptureError:
-        """Return the error for function ``name``, which returned ``status``."""
+        """Explain the status that a function of CUDA returned."""
         if status == ERROR_MEMORY_ALLOCATION:
             return CaptureError("out of memory: " + name, "try a smaller --batch")
         error_string = self.library.cudaGetErrorString
@@ -172,7 +146,7 @@ class Runtime(Library):
         )
 
     def version(self, component: str) -> str:
-        """Return the CUDA version, such as ``12.9``, of the ``Runtime`` or the ``Driver``."""
+        """Return the CUDA version of the ``Runtime`` or the ``Driver``, such as ``12.9``."""
         number = ctypes.c_int()
         name = "cuda{}GetVersion".format(component)
         self.call(name, **{component.lower() + "Version": ctypes.byref(number)})
@@ -186,7 +160,7 @@ class Runtime(Library):
 
 
 class Buffer:
-    """An array in device memory, initially zeros; the memory is freed with this object."""
+    """An array of zeros in device memory, which is freed with this object."""
 
     def __init__(self, runtime: Runtime, shape: Tuple[int, ...], dtype: Any = np.float32) -> None:
         self.runtime, self.shape, self.dtype = runtime, shape, np.dtype(dtype)
@@ -203,12 +177,12 @@ class Buffer:
         runtime.call("cudaMemset", devPtr=self.address, value=0, count=self.bytes)
 
     def set(self, array: Any) -> None:
-        """Copy ``array``, which has the buffer's shape, to the device; wait for the copy."""
+        """Copy an array to the device, and wait."""
         self.upload(array)()
         self.runtime.call("cudaDeviceSynchronize")
 
     def upload(self, array: Any) -> Call:
-        """Return a function that enqueues a copy of ``array`` to the device."""
+        """Return a function that enqueues a copy of an array to the device."""
         contiguous = np.ascontiguousarray(array, self.dtype)
         if contiguous.shape != self.shape:
             raise ValueError("an array of shape {} for {}".format(contiguous.shape, self.shape))
@@ -224,7 +198,7 @@ class Buffer:
         )
 
     def array(self) -> Any:
-        """Wait for all enqueued work; return a copy of the buffer as a NumPy array."""
+        """Wait for all enqueued work, and copy the buffer to the host."""
         content = np.empty(self.shape, self.dtype)
         self.runtime.call(
             "cudaMemcpy",
@@ -237,7 +211,7 @@ class Buffer:
 
 
 class Stopwatch:
-    """Measures device time between ``start()`` and ``stop()``, which record CUDA events."""
+    """Measures device time between two CUDA events."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -255,10 +229,7 @@ class Stopwatch:
         return self.runtime.bound("cudaEventRecord", {"event": event, "stream": DEFAULT_STREAM})
 
     def elapsed_ns(self) -> int:
-        """Return the device time from ``start`` to ``stop``, with a resolution of 0.5 µs.
-
-        Call this after the device has reached ``stop``.
-        """
+        """Return the measured time (resolution 0.5 µs); the device must have finished."""
         length_ms = ctypes.c_float()
         self.runtime.call(
             "cudaEventElapsedTime", ms=ctypes.byref(length_ms), start=self.first, end=self.last
@@ -267,7 +238,7 @@ class Stopwatch:
 
 
 def device_name(number: int) -> Optional[str]:
-    """Return the name of device ``number``, or None if there is no driver or no such device."""
+    """Return the name of a GPU; None without a driver."""
     pair = _driver_and_device(number)
     name = ctypes.create_string_buffer(256)
     if pair is None or pair[0].cuDeviceGetName(name, len(name), pair[1]) != SUCCESS:
@@ -276,7 +247,7 @@ def device_name(number: int) -> Optional[str]:
 
 
 def device_memory_bytes(number: int) -> Optional[int]:
-    """Return the total memory of device ``number``, or None if there is no driver or device."""
+    """Return the total memory of a GPU; None without a driver."""
     pair = _driver_and_device(number)
     total = ctypes.c_size_t()
     if pair is None or pair[0].cuDeviceTotalMem_v2(ctypes.byref(total), pair[1]) != SUCCESS:

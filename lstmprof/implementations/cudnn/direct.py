@@ -11,16 +11,11 @@
     rnn    h_t = tanh(W x_t + b_W + R h_{t−1} + b_R)         (0, 1)
 
 ``weights`` is cuDNN's weight space: one buffer with all matrices (hidden, inputs) and biases, whose
-positions cudnnGetRNNWeightParams returns. ``gradients`` is a buffer with the same positions. b_W
-gets the bias that all implementations share; b_R starts at zero and is trained, too. Time-major.
-The algorithm is the standard one, as in DeepBench. DeepBench's SKIP_INPUT, which omits the matmul
-with the inputs, is not used. Padded input and output are allowed, as in PyTorch and JAX. Strict
-float32 is FMA_MATH and TF32 is DEFAULT_MATH, as in jaxlib's gpu/rnn_kernels.cc. There is no output
-layer.
-
-The network uses the device that is current when it is built.
-Source: cuDNN's documentation of cudnnRNNForward, cudnnRNNBackwardData_v8 and
-cudnnRNNBackwardWeights_v8; DeepBench's code/nvidia/rnn_bench.cu.
+positions cudnnGetRNNWeightParams returns; b_R starts at zero. Time-major. The standard algorithm is
+used, as in DeepBench, but not its SKIP_INPUT, which omits the matmul with the inputs. Strict
+float32 is FMA_MATH and TF32 is DEFAULT_MATH, as in jaxlib's gpu/rnn_kernels.cc. Source: cuDNN's
+documentation of cudnnRNNForward, cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8;
+DeepBench's code/nvidia/rnn_bench.cu.
 """
 
 from __future__ import annotations
@@ -42,9 +37,8 @@ KERNELS = (("cudnn::RNNForward", "cuDNN, standard algorithm"),)
 class Network:
     """Buffers on the device, and the cuDNN calls that read and write them.
 
-    ``inputs`` are (time, batch, features), ``outputs`` (time, batch, directions·hidden). For
-    training, ``d_inputs``, ``d_outputs`` and ``gradients`` have the shapes of ``inputs``,
-    ``outputs`` and ``weights``. ``forward()`` enqueues the computation of the outputs.
+    ``inputs`` are (time, batch, features), ``outputs`` (time, batch, directions·hidden). Each
+    gradient has the shape of its array.
     """
 
     def __init__(self, workload: Workload, training: bool, tf32: bool) -> None:
@@ -65,16 +59,13 @@ class Network:
         self._backward_weights = self.cudnn.bound("cudnnRNNBackwardWeights_v8", arguments)
 
     def backward(self) -> None:
-        """Enqueue the computation of ``gradients`` from ``d_outputs``, after ``forward``.
-
-        cuDNN adds to ``gradients``, so this sets them to zero first.
-        """
+        """Enqueue the computation of the gradients."""
+        # cuDNN adds to the gradients
         self.gradients.zero()
         self._backward_data()
         self._backward_weights()
 
     def buffer(self, shape: Tuple[int, ...], dtype: Any = np.float32) -> Buffer:
-        """Return a new device buffer of zeros."""
         return Buffer(self.cudnn.runtime, shape, dtype)
 
     def _weights_size(self) -> int:
@@ -114,7 +105,7 @@ class Network:
         )
 
     def _spaces(self, arguments: Mapping[str, Any]) -> Tuple[Buffer, Buffer]:
-        """Return cuDNN's workspace and reserve space; the reserve space is empty for inference."""
+        """Return cuDNN's workspace and reserve space."""
         work, reserve = ctypes.c_size_t(), ctypes.c_size_t()
         sizes = {"workSpaceSize": ctypes.byref(work), "reserveSpaceSize": ctypes.byref(reserve)}
         self.cudnn.bound("cudnnGetRNNTempSpaceSizes", dict(arguments, **sizes))()
@@ -122,17 +113,16 @@ class Network:
 
 
 def build(workload: Workload, training: bool = True, tf32: bool = False) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload, training, tf32)
 
 
 def parameters(module: Network) -> Dict[str, Buffer]:
-    """Return all parameters as one buffer, called ``weights``."""
+    """Return all parameters as one buffer."""
     return {"weights": module.weights}
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, by framework-independent name, into ``module``; set b_R to zeros."""
+    """Copy the weights; the second biases stay zero."""
     space = np.zeros(module.weights.shape, np.float32)
     for place in module.places:
         space[place.numbers] = np.ravel(weights[place.name][place.rows])
@@ -140,7 +130,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shapes = parameter_shapes(module.workload)
     shared = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
     for place in module.places:

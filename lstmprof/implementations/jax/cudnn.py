@@ -7,10 +7,9 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 All weights are one vector, ``lstm``: first W and U of each layer and direction, row by row, then
-both biases of each layer and direction. b_ih gets the bias that all implementations share; b_hh
-starts at zero and is trained, too. Batch-major. cuDNN always gets the sequence lengths, and its
-outputs after the end of a sequence are zero. cuDNN uses TF32 unless JAX's matmul precision is
-``highest``. Source: the docstring of jax.experimental.rnn (jax 0.10).
+both biases of each; b_hh starts at zero. Batch-major. cuDNN uses TF32 unless JAX's matmul precision
+is ``highest``. Its outputs after the end of a sequence are zero. Source: the docstring of
+jax.experimental.rnn (jax 0.10).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ NO_DROPOUT = 0.0
 
 
 class Network:
-    """The parameter ``arrays``: the vector ``lstm``, and ``embedding`` and ``head`` if any."""
+    """The parameters: cuDNN's vector, and embedding and head if any."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -44,7 +43,7 @@ class Network:
 
 
 def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]]:
-    """Yield (shared name, shape) of each part of the vector ``lstm``; a second bias has no name."""
+    """Yield (common name, shape) of each part of cuDNN's vector; a second bias has no name."""
     shapes = parameter_shapes(workload)
     directions = ("", "_reverse")[: workload.directions]
     slots = ["_l{}{}".format(layer, s) for layer in range(workload.layers) for s in directions]
@@ -57,7 +56,6 @@ def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -79,12 +77,11 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameter arrays, keyed by name, in the module's order."""
     return dict(module.arrays)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, by framework-independent name, into ``module``; set b_hh to zero."""
+    """Copy the weights; the second biases become zero."""
     parts = [
         np.zeros(shape, np.float32) if name is None else weights[name]
         for name, shape in _parts(module.workload)
@@ -97,7 +94,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     vector, shared, start = np.asarray(arrays["lstm"]), {}, 0
     for name, shape in _parts(module.workload):
         end = start + int(np.prod(shape))

@@ -6,12 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The network is written for one sequence (time, features), and jax.vmap extends it to a batch. The
-scan contains both matmuls. W is ``cells.l{k}[_reverse].weight_ih`` (4·hidden, inputs), U is
-``weight_hh`` (4·hidden, hidden), b is ``bias`` (4·hidden): PyTorch's layout.
-
-``cell="gru"`` is ``GRUCell`` (gates r z n, the reset gate after the matmul). Its gate n has a
-second bias, ``bias_n``, which starts at zero and is trained, too. After the end of a sequence, a
+The network is written for one sequence (time, features), and jax.vmap extends it to a batch. W is
+``cells.l{k}[_reverse].weight_ih`` (4·hidden, inputs), U is ``weight_hh`` (4·hidden, hidden), b is
+``bias`` (4·hidden). ``cell="gru"`` is ``GRUCell`` (gates r z n, the reset gate after the matmul),
+whose gate n has a second bias, ``bias_n``, which starts at zero. After the end of a sequence, a
 mask sets its state to 0. Source: the documentation of equinox.nn.LSTMCell and GRUCell; Equinox's
 example "Convolutional and recurrent networks: train an RNN".
 """
@@ -34,10 +32,7 @@ CELLS = {"lstm": equinox.nn.LSTMCell, "gru": equinox.nn.GRUCell}
 
 
 class Layers(equinox.Module):  # type: ignore[misc]
-    """The network: ``cells`` by name, ``l0``, ``l0_reverse`` …, and ``embedding`` and ``head``.
-
-    ``embedding`` and ``head`` are None if the workload has none.
-    """
+    """The network for one sequence."""
 
     cells: Dict[str, Any]
     embedding: Any
@@ -76,9 +71,9 @@ class Layers(equinox.Module):  # type: ignore[misc]
         return steps if self.head is None else jax.vmap(self.head)(steps)
 
     def _direction(self, name: str, steps: Any, alive: Any) -> Any:
-        """Return the outputs (time, hidden) of cell ``name`` in time order.
+        """Return the outputs (time, hidden) of a cell in time order.
 
-        ``alive`` (time,) is True before the end of the sequence; None if there is no padding.
+        ``alive`` (time,) is False after the end of the sequence.
         """
         cell, is_lstm = self.cells[name], self.workload.cell == "lstm"
 
@@ -101,15 +96,14 @@ def slot(layer: int, suffix: str) -> str:
 
 
 def suffixes(workload: Workload) -> Any:
-    """Return one name suffix per direction: ``("",)`` or ``("", "_reverse")``."""
     return ("", "_reverse")[: workload.directions]
 
 
 class Network:
-    """The parameters ``arrays``, by path in ``Layers``, and the ``structure`` to rebuild it."""
+    """The parameters by path, and the structure to rebuild the network."""
 
     def __init__(self, workload: Workload) -> None:
-        # filter_eval_shape draws no initial values; ``load`` sets the parameters
+        # draws no initial values; ``load`` sets the parameters
         layers = equinox.filter_eval_shape(Layers, workload)
         leaves, self.structure = jax.tree_util.tree_flatten_with_path(layers)
         self.workload = workload
@@ -119,7 +113,6 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -131,12 +124,11 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameter arrays, keyed by their path in the module, in the module's order."""
     return dict(module.arrays)
 
 
 def _shared_names(module: Network) -> Dict[str, str]:
-    """Map paths in ``Layers`` to framework-independent names; omit GRU's second bias."""
+    """Map paths of parameters to framework-independent names; GRU's second bias has none."""
     own = {".embedding.weight": "embedding", ".head.weight": "head"}
     for name in parameter_shapes(module.workload):
         kind, _, place = name.partition("_l")
@@ -145,7 +137,7 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, by framework-independent name, into ``module``; zero GRU's second bias."""
+    """Copy the weights; GRU's second bias becomes zero."""
     names = _shared_names(module)
     for path, array in module.arrays.items():
         shared = weights[names[path]] if path in names else np.zeros_like(array)
@@ -153,5 +145,4 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     return {name: np.asarray(arrays[path]) for path, name in _shared_names(module).items()}

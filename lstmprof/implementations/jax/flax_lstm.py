@@ -8,17 +8,15 @@
 
 W is ``l{k}[_reverse]/i{gate}/kernel`` (inputs, hidden), U is ``…/h{gate}/kernel`` (hidden, hidden),
 b is ``…/h{gate}/bias`` (hidden); batch-major. The cell concatenates its matrices at every time step
-and computes two matmuls (``LSTMCell`` computes eight, with the same parameters).
+and computes two matmuls.
 
 ``cell="gru"`` is ``GRUCell``: gates r z n, the reset gate after the matmul, six matmuls per time
-step. Its biases are added to the product with x. Gate n has a second bias on the product with h,
-``…/hn/bias``, which starts at zero and is trained, too. ``cell="rnn"`` is ``SimpleCell`` with tanh,
-whose gate has no letter and whose bias is added to the product with x.
+step, biases with x; gate n has a second bias, ``…/hn/bias``, which starts at zero. ``cell="rnn"``
+is ``SimpleCell`` with tanh, its bias with x.
 
-For sequences of variable length, the reverse direction starts at each sequence's own end. Flax also
-runs over the padding. Outputs in the padding do not affect time steps within a sequence, and are
-set to zero after the last layer. Source: the documentation of flax.linen's cells, of flax.linen.RNN
-and of flax.linen.Bidirectional.
+Flax also runs over the padding of short sequences, which does not affect the time steps before it;
+the reverse direction starts at each sequence's own end. Source: the documentation of flax.linen's
+cells, of flax.linen.RNN and of flax.linen.Bidirectional.
 """
 
 from __future__ import annotations
@@ -36,12 +34,12 @@ TIME_MAJOR = False
 KERNELS = (("while", "XLA's fused operators in a while loop"),)
 
 CELLS = {"lstm": linen.OptimizedLSTMCell, "gru": linen.GRUCell, "rnn": linen.SimpleCell}
-#: Cell -> Flax's letters of its gates, in the framework-independent order.
+#: Flax's letters of the gates, in the framework-independent order.
 LETTERS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n"), "rnn": ("",)}
 
 
 class Layers(linen.Module):  # type: ignore[misc]
-    """The network: embedding (if inputs are tokens), recurrent layers, head (if any)."""
+    """The network as a Flax module."""
 
     workload: Workload
 
@@ -63,26 +61,26 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
-        """Return a forward layer called ``name``; Bidirectional reverses its second layer."""
+        """Return one layer; Bidirectional itself reverses its second layer."""
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
 def _masked(steps: Any, lengths: Any) -> Any:
-    """Return ``steps`` (batch, time, width) with zeros after the end of each sequence."""
+    """Set outputs (batch, time, width) to zero after the end of each sequence."""
     if lengths is None:
         return steps
     return jnp.where(jnp.arange(steps.shape[1])[:, None] < lengths[:, None, None], steps, 0)
 
 
 def _last(steps: Any, lengths: Any) -> Any:
-    """Return ``steps`` (batch, time, width) at each sequence's last time step."""
+    """Return the outputs (batch, time, width) at each sequence's last time step."""
     if lengths is None:
         return steps[:, -1]
     return steps[jnp.arange(steps.shape[0]), lengths - 1]
 
 
 class Network:
-    """The Flax module ``layers``, and its parameters ``arrays`` by path."""
+    """The network as a Flax module, with its parameters by path."""
 
     def __init__(self, workload: Workload) -> None:
         self.layers = Layers(workload)
@@ -96,7 +94,6 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -107,28 +104,23 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameter arrays, keyed by their path in the module, in the module's order."""
     return dict(module.arrays)
 
 
 class Place(NamedTuple):
-    """The place of a Flax parameter in the weight ``shared``: the rows of one of its ``gates``.
-
-    ``shared`` is a framework-independent name; ``gate`` is the index of the gate, and ``gates`` the
-    number of gates.
-    """
+    """Which gate of which weight a Flax parameter holds."""
 
     shared: str
     gate: int = 0
     gates: int = 1
 
 
-#: Path of a parameter outside of cells -> framework-independent name.
+#: Parameters outside of cells -> framework-independent name.
 _ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
 
 
 def _place(cell: str, path: str) -> Optional[Place]:
-    """Return the place of the parameter at ``path``; None for GRU's second bias."""
+    """Return which weight a parameter holds; None for GRU's second bias."""
     if path in _ENDS:
         return Place(_ENDS[path])
     slot, dense, kind = path.split("/")
@@ -140,12 +132,12 @@ def _place(cell: str, path: str) -> Optional[Place]:
 
 
 def _turned(path: str, array: Any) -> Any:
-    """Transpose ``array`` (except the embedding), to or from the framework-independent layout."""
+    """Transpose to or from the framework-independent layout, except the embedding."""
     return array if path == "embedding/embedding" else array.T
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, by framework-independent name, into ``module``; zero GRU's second bias."""
+    """Copy the weights; GRU's second bias becomes zero."""
     for path, array in module.arrays.items():
         place = _place(module.layers.workload.cell, path)
         if place is None:
@@ -156,7 +148,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     rows: Dict[str, Dict[int, Any]] = {}
     for path in module.arrays:
         place = _place(module.layers.workload.cell, path)

@@ -7,11 +7,10 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 W is ``l{k}[_reverse]/linear/w`` (inputs + hidden, 4·hidden), b is ``…/b`` (4·hidden); time-major.
-Haiku always adds the 1 to the forget gate. To compensate, the cell gets b − 1 for this gate, which
-costs a subtraction of 4·hidden numbers per step. Two directions are two unrolled cores (Haiku's
-cells), whose outputs are concatenated. GRU and RNN are not supported, because Haiku's differ from
-other frameworks': its GRU multiplies by the reset gate before the matmul, and its VanillaRNN uses
-ReLU. Source: haiku.LSTM and haiku.dynamic_unroll in haiku/_src/recurrent.py (dm-haiku 0.0.17).
+Haiku always adds the 1 to the forget gate, so the cell gets b − 1, which costs a subtraction of
+4·hidden numbers per step. Haiku's GRU and VanillaRNN differ from other frameworks' (reset gate
+before the matmul; ReLU). Source: haiku.LSTM and haiku.dynamic_unroll in haiku/_src/recurrent.py
+(dm-haiku 0.0.17).
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from lstmprof.workloads import Workload, reordered
 TIME_MAJOR = True
 KERNELS = (("while", "XLA's fused operators in a while loop"),)
 
-#: Positions of Haiku's gates i g f o in the framework-independent order i f g o.
+#: Reorders Haiku's gates i g f o to i f g o, and back.
 GATE_POSITIONS = (0, 2, 1, 3)
 FORGET, GATES = 2, 4
-#: Path of a parameter outside of cores -> framework-independent name.
+#: Parameters outside of cells -> framework-independent name.
 _ENDS = {"embedding/embeddings": "embedding", "head/w": "head"}
 
 
 def outputs(workload: Workload, inputs: Any) -> Any:
-    """Compute the network's outputs; Haiku transforms this function into ``Network.apply``."""
+    """Compute the network's outputs; Haiku turns this into a pure function."""
     steps = inputs
     if workload.vocabulary:
         steps = haiku.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -54,14 +53,14 @@ def outputs(workload: Workload, inputs: Any) -> Any:
 
 
 def _direction(workload: Workload, name: str, steps: Any) -> Any:
-    """Return the outputs (time, batch, hidden) of one direction of one layer, in time order."""
+    """Return one direction's outputs (time, batch, hidden) in time order."""
     core = haiku.LSTM(workload.hidden, name=name)
     start = core.initial_state(steps.shape[1])
     return haiku.dynamic_unroll(core, steps, start, reverse=name.endswith("_reverse"))[0]
 
 
 class Network:
-    """The network's function ``apply``, and its parameters ``arrays`` (path -> array)."""
+    """The network as a pure function, with its parameters by path."""
 
     def __init__(self, workload: Workload) -> None:
         transformed = haiku.transform(lambda inputs: outputs(workload, inputs))
@@ -83,7 +82,6 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -97,12 +95,10 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameter arrays, keyed by their path in the module, in the module's order."""
     return dict(module.arrays)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for path in module.arrays:
         if path in _ENDS:
             rows = weights[_ENDS[path]]
@@ -113,7 +109,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _shared(path: str) -> Tuple[str, ...]:
-    """Return the names of the shared weights in the parameter at ``path``: two for a matrix."""
+    """Return the names of the weights that a parameter holds: two for a matrix."""
     slot, _, kind = path.split("/")
     if kind == "b":
         return ("bias_" + slot,)
@@ -121,7 +117,6 @@ def _shared(path: str) -> Tuple[str, ...]:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared: Dict[str, Any] = {}
     for path in module.arrays:
         own = np.asarray(arrays[path])
@@ -134,10 +129,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _parts(module: Network, rows: Any) -> List[Any]:
-    """Split ``rows`` into the weights of inputs and of state; do not split a bias.
-
-    The result has the framework-independent order of gates.
-    """
+    """Split a matrix into the weights of inputs and of state; a bias stays whole."""
     ordered = reordered(rows, GATE_POSITIONS)
     if ordered.ndim == 1:
         return [ordered]

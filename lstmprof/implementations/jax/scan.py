@@ -7,10 +7,9 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 W is ``weight_ih`` (inputs, 4·hidden), U is ``weight_hh`` (hidden, 4·hidden), b is ``bias``
-(4·hidden); time-major. Both matmuls are inside the scan, which XLA compiles to a while loop. No
-peepholes, no forget bias beyond b. After the end of a sequence, a mask sets h_t and c_t to 0.
-Source: F. Gers et al., "Learning to forget" (2000), without peepholes; the documentation of
-jax.lax.scan.
+(4·hidden); time-major. Both matmuls are inside the scan, which XLA compiles to a while loop. After
+the end of a sequence, a mask sets h_t and c_t to 0. Source: F. Gers et al., "Learning to forget"
+(2000), without peepholes; the documentation of jax.lax.scan.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Arrays = Mapping[str, Any]
 
 
 class Network:
-    """The weights ``arrays`` by framework-independent name; all except ``embedding`` transposed."""
+    """The weights by framework-independent name; all except the embedding are transposed."""
 
     def __init__(self, workload: Workload) -> None:
         self.layers, self.hidden = workload.layers, workload.hidden
@@ -41,12 +40,11 @@ class Network:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """Transpose ``array`` (except the embedding), to or from the framework-independent layout."""
+    """Transpose to or from the framework-independent layout, except the embedding."""
     return array if name == "embedding" else array.T
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -67,13 +65,13 @@ def apply(module: Network, arrays: Arrays, inputs: Any, lengths: Any = None) -> 
 
 
 def _masks(steps: Any, lengths: Any) -> Any:
-    """Return a mask (time, batch, 1): 1 before the end of a sequence, 0 after it."""
+    """Return a mask (time, batch, 1): 0 after the end of a sequence."""
     alive = jnp.arange(steps.shape[0])[:, None, None] < lengths[None, :, None]
     return alive.astype(steps.dtype)
 
 
 def _direction(module: Network, arrays: Arrays, slot: str, steps: Any, masks: Any) -> Any:
-    """Return the outputs (time, batch, hidden) of one direction of one layer, in time order."""
+    """Return one direction's outputs (time, batch, hidden) in time order."""
     weights = [arrays[name + slot] for name in ("weight_ih", "weight_hh", "bias")]
 
     def cell(state: Tuple[Any, Any], step: Tuple[Any, Any]) -> Tuple[Tuple[Any, Any], Any]:
@@ -91,15 +89,12 @@ def _direction(module: Network, arrays: Arrays, slot: str, steps: Any, masks: An
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameter arrays, keyed by name, in the module's order."""
     return dict(module.arrays)
 
 
 def load(module: Network, weights: Arrays) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     module.arrays = {name: jnp.asarray(_turned(name, weights[name])) for name in module.arrays}
 
 
 def canonical(module: Network, arrays: Arrays) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     return {name: _turned(name, np.asarray(arrays[name])) for name in module.arrays}

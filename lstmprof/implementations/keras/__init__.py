@@ -1,15 +1,10 @@
 """A network of Keras's recurrent layers, with the embedding before and the head after them.
 
-Keras's gate order is the framework-independent order, except for GRU: z r h instead of r z n.
-Keras's weights are transposed. ``unit_forget_bias`` affects only the initial weights, which
-``load`` replaces. GRU has two biases (``reset_after``), the rows of one variable. The first bias is
-added to the product with x_t, and gets the bias that all implementations share. The second bias is
-added to the product with h_{t−1}; it starts at zero and is trained, too.
-
-For sequences of variable length, the layers get a mask, computed in every step, and set the outputs
-after a sequence's end to 0 (``zero_output_for_mask``). Source: the documentation of
-keras.layers.LSTM, GRU, SimpleRNN and Bidirectional. ``_second`` and ``_third`` contain what differs
-between Keras 2 and Keras 3.
+Keras's weights are transposed; GRU's gates are z r h instead of r z n. GRU has two biases
+(``reset_after``), the rows of one variable: the second, added to the product with h_{t−1}, starts
+at zero. For sequences of variable length, the layers get a mask and set later outputs to 0.
+``_second`` and ``_third`` contain what differs between Keras 2 and Keras 3. Source: the
+documentation of keras.layers.LSTM, GRU, SimpleRNN and Bidirectional.
 """
 
 from __future__ import annotations
@@ -26,13 +21,12 @@ own: Any = importlib.import_module(
     "lstmprof.implementations.keras." + ("_second" if IS_SECOND else "_third")
 )
 
-#: Cell -> position of each of Keras's gates in the framework-independent order. The same
-#: permutation converts back.
+#: Reorders gates to and from Keras's order.
 GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
 
 
 class Network(own.Model):  # type: ignore[misc]
-    """The recurrent layers ``lstms`` (in Bidirectional, if needed), ``embedding`` and ``head``."""
+    """The network as a Keras model."""
 
     def __init__(self, workload: Workload, options: Mapping[str, Any]) -> None:
         super().__init__()
@@ -61,7 +55,7 @@ class Network(own.Model):  # type: ignore[misc]
 
 
 def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """Return a layer with Keras's ``options``; a SimpleRNN ignores them (one gate, no cuDNN)."""
+    """Return a layer with Keras's options; SimpleRNN has none."""
     if workload.cell == "rnn":
         options = {}
     layer = own.layer(workload, options)
@@ -82,7 +76,7 @@ def mixed_precision(precision: str) -> None:
 
 
 def built(workload: Workload, **options: Any) -> Network:
-    """Return a network whose layers have Keras's ``options``; the caller then calls ``load``."""
+    """Return a network whose layers have Keras's options."""
     module = Network(workload, options)
     place = (workload.batch, workload.time_steps)
     if workload.vocabulary:
@@ -93,19 +87,16 @@ def built(workload: Workload, **options: Any) -> Network:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the backend's variables, keyed by Keras's name, in the module's order."""
     variables: Dict[str, Any] = own.values(module.trainable_variables)
     return variables
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for variable, name in _shared_names(module):
         own.assign(variable, native(weights[name], name, module.workload.cell))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     return {
         name: from_native(np.asarray(arrays[own.own_name(variable)]), name, module.workload.cell)
         for variable, name in _shared_names(module)
@@ -113,7 +104,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def native(weight: Any, name: str, cell: str) -> Any:
-    """Convert ``weight``, with the framework-independent ``name``, to Keras's layout."""
+    """Convert a weight to Keras's layout."""
     if name == "embedding":
         return weight
     if name != "head":
@@ -124,7 +115,7 @@ def native(weight: Any, name: str, cell: str) -> Any:
 
 
 def from_native(array: Any, name: str, cell: str) -> Any:
-    """Convert Keras's parameter ``array`` to the framework-independent layout of ``name``."""
+    """Convert a Keras parameter to the framework-independent layout."""
     if name == "embedding":
         return array
     if name.startswith("bias") and cell == "gru":

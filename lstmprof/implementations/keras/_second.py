@@ -1,13 +1,11 @@
 """Parts of a network that differ between Keras 2 and Keras 3: the versions for Keras 2.
 
-Layers are called on the backend's tensors without a ``keras.Model``, because Keras 2.1 does not
-support subclasses of it. LSTM and GRU get ``recurrent_activation="sigmoid"``, because before
-TensorFlow 2 the default was ``hard_sigmoid``, which is a different network. GRU gets
-``reset_after=True``, the default since TensorFlow 2. ``implementation`` (1: one matmul per gate;
-2: one for all gates) is set by ``RNN(LSTMCell(implementation=…))``, because layers that cuDNN can
-compute ignore it. The default is 1 before TensorFlow 2, and 2 since TensorFlow 2. With a mask,
-Keras repeats the last output after the end of a sequence; ``ended_at_0`` sets these outputs to 0.
-Source: keras/layers/recurrent.py 2.1.6; keras/layers/recurrent_v2.py 2.8.
+Keras 2.1 does not support subclasses of ``keras.Model``. Two defaults of TensorFlow 2 are set,
+because older ones make other networks: ``recurrent_activation="sigmoid"``, and ``reset_after=True``
+for GRU. ``implementation`` (1: one matmul per gate; 2: one for all gates) is set by
+``RNN(LSTMCell(implementation=…))``, because layers that cuDNN can compute ignore it. With a mask,
+Keras repeats the last output after the end of a sequence. Source: keras/layers/recurrent.py 2.1.6;
+keras/layers/recurrent_v2.py 2.8.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ backend = keras.backend
 
 
 class Model:
-    """Base class that replaces keras.Model and has only the methods that a network uses."""
+    """Replaces keras.Model, which Keras 2.1 does not let one subclass."""
 
     embedding: Any
     head: Any
@@ -32,18 +30,17 @@ class Model:
         return self.call(inputs, lengths)
 
     def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return the network's outputs; the subclass provides this."""
+        """Return the network's outputs; subclasses provide this."""
         raise NotImplementedError
 
     @property
     def trainable_variables(self) -> List[Any]:
-        """Return the variables of the layers, in the order from input to output."""
         layers = [self.embedding, *self.lstms, self.head]
         return [v for each in layers if each is not None for v in each.trainable_weights]
 
 
 def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """Return a layer for one direction; all ``options`` except ``implementation`` are ignored."""
+    """Return a layer for one direction; only the option ``implementation`` is used."""
     if workload.cell == "rnn":
         return keras.layers.SimpleRNN(workload.hidden, return_sequences=True)
     arguments: Dict[str, Any] = {"recurrent_activation": "sigmoid"}
@@ -58,28 +55,28 @@ def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
 
 
 def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
-    """Return ``lengths`` as int32, and a mask (batch, time), True before a sequence's end."""
+    """Return lengths as int32, and a mask (batch, time) that is False after a sequence's end."""
     lengths = backend.cast(lengths, "int32")
     places = backend.expand_dims(backend.arange(steps), 0)
     return lengths, backend.less(places, backend.expand_dims(lengths, 1))
 
 
 def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
-    """Return ``outputs`` (batch, time, width) with 0 after the end of each sequence."""
+    """Set outputs (batch, time, width) to 0 after the end of each sequence."""
     if mask is None:
         return outputs
     return outputs * backend.expand_dims(backend.cast(mask, backend.dtype(outputs)), -1)
 
 
 def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
-    """Return ``outputs`` (batch, time, width) at each sequence's last time step."""
+    """Return the outputs (batch, time, width) at each sequence's last time step."""
     batch, steps = workload.batch, workload.time_steps
     flat = backend.reshape(outputs, (batch * steps, workload.directions * workload.hidden))
     return backend.gather(flat, backend.arange(batch) * steps + lengths - 1)
 
 
 def make(module: Any, inputs: Any) -> None:
-    """Call ``module``, which creates its parameters; in graph mode do nothing, as calls follow."""
+    """Create the parameters by a call; in graph mode, later calls do so."""
     if backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -88,15 +85,13 @@ def make(module: Any, inputs: Any) -> None:
 
 
 def own_name(variable: Any) -> str:
-    """Return ``lstm_1/kernel`` for ``lstm_1/kernel:0``."""
     return str(variable.name).split(":")[0]
 
 
 def values(variables: List[Any]) -> Dict[str, Any]:
-    """Return the backend's variables, keyed by Keras's name."""
     return {own_name(variable): variable for variable in variables}
 
 
 def assign(variable: Any, value: Any) -> None:
-    """Set ``variable`` to ``value``; TensorFlow 1 does so in its default session."""
+    # TensorFlow 1 does so in its default session
     backend.set_value(variable, value)

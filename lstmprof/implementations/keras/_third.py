@@ -12,45 +12,41 @@ LAYERS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layer
 
 
 def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """Return a layer with Keras's ``options`` for one direction."""
     return LAYERS[workload.cell](
         workload.hidden, return_sequences=True, zero_output_for_mask=True, **options
     )
 
 
 def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
-    """Return ``lengths`` as int32, and a mask (batch, time), True before a sequence's end."""
+    """Return lengths as int32, and a mask (batch, time) that is False after a sequence's end."""
     lengths = keras.ops.cast(lengths, "int32")
     return lengths, keras.ops.arange(steps)[None] < lengths[:, None]
 
 
 def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
-    """Return ``outputs`` unchanged: Keras 3's layers set outputs to 0 after a sequence's end."""
+    """Return the outputs unchanged: Keras 3's layers set them to 0 after a sequence's end."""
     return outputs
 
 
 def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
-    """Return ``outputs`` (batch, time, width) at each sequence's last time step."""
+    """Return the outputs (batch, time, width) at each sequence's last time step."""
     batch, steps, width = outputs.shape
     places = keras.ops.arange(batch) * steps + lengths - 1
     return keras.ops.take(keras.ops.reshape(outputs, (batch * steps, width)), places, axis=0)
 
 
 def make(module: Any, inputs: Any) -> None:
-    """Create the parameters of ``module`` by calling it on ``inputs``."""
+    """Create the parameters by a call."""
     module(inputs)
 
 
 def own_name(variable: Any) -> str:
-    """Return Keras's name of ``variable``, its path, such as ``lstm/lstm_cell/kernel``."""
     return str(variable.path)
 
 
 def values(variables: List[Any]) -> Dict[str, Any]:
-    """Return the backend's variables, keyed by Keras's path."""
     return {variable.path: variable.value for variable in variables}
 
 
 def assign(variable: Any, value: Any) -> None:
-    """Set ``variable`` to ``value``."""
     variable.assign(value)

@@ -1,10 +1,7 @@
 """keras-jax-lstm: keras.layers.LSTM with its default options, on JAX.
 
-The network is the same as in keras-lstm: equations, gate order (i f c̃ o, one bias) and layout;
-batch-major. Keras runs a layer as jax.lax.scan over the time steps; on a GPU it runs an LSTM
-without a mask with cuDNN. The environment variable ``KERAS_BACKEND=jax`` selects the backend when
-keras is first imported, so a process has one backend. ``apply`` calls the network as a pure
-function of its parameters (``stateless_call``).
+The network is that of keras-lstm. Keras runs a layer as jax.lax.scan; on a GPU it runs an LSTM
+without a mask with cuDNN. ``KERAS_BACKEND=jax`` selects the backend when keras is first imported.
 Source: the documentation of keras.layers.LSTM; keras/src/backend/jax/rnn.py 3.15.
 """
 

@@ -44,5 +44,4 @@ KERNELS = (("CudnnRNN", "cuDNN"), ("while", "separate TensorFlow operators in Ke
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.built(workload)

@@ -9,10 +9,9 @@
 
 K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
 (4·hidden); batch-major. ``implementation=1`` computes one matmul per gate on slices of the weights:
-eight per time step in the forward pass, four on x_t and four on h_{t−1}. We assume that the kernel
-study means this by "mode 1". ``use_cudnn`` is False, because Keras 3's LSTM uses ``implementation``
-only in its own loop. GRU (equations in keras-lstm) has six such matmuls; SimpleRNN has one gate and
-no modes. Source: keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
+eight per time step (GRU: six). We assume that the kernel study means this by "mode 1".
+``use_cudnn`` is False, because only Keras's own loop uses ``implementation``. Source:
+keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
 """
 
 from __future__ import annotations
@@ -28,5 +27,4 @@ KERNELS = (("while", "separate products for each gate in Keras's while loop"),)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.built(workload, implementation=1, use_cudnn=False)

@@ -7,12 +7,10 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
-(4·hidden); batch-major. ``implementation=2`` computes all gates together: two matmuls per time step
-in the forward pass, one on x_t and one on h_{t−1}. We assume that the kernel study means this by
-"mode 2". ``use_cudnn`` is False, because Keras 3's LSTM uses ``implementation`` only in its own
-loop; on a CPU, keras-lstm computes the same. GRU (equations in keras-lstm) also has two matmuls per
-time step; SimpleRNN has one gate and no modes. Source: keras/src/layers/rnn/lstm.py 3.15,
-LSTMCell.call; gru.py.
+(4·hidden); batch-major. ``implementation=2`` computes all gates together: two matmuls per time
+step. We assume that the kernel study means this by "mode 2". ``use_cudnn`` is False, because only
+Keras's own loop uses ``implementation``; on a CPU, keras-lstm computes the same. Source:
+keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
 """
 
 from __future__ import annotations
@@ -28,5 +26,4 @@ KERNELS = (("while", "one product for all gates in Keras's while loop"),)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.built(workload, implementation=2, use_cudnn=False)

@@ -1,14 +1,11 @@
 """keras-torch-lstm: keras.layers.LSTM with its default options, on PyTorch.
 
-The network is the same as in keras-lstm: equations, gate order (i f c̃ o, one bias) and layout;
-batch-major. It is also a torch module, and lstmprof's PyTorch loop trains it. The environment
-variable ``KERAS_BACKEND=torch`` selects the backend when keras is first imported, so a process has
-one backend. On a CPU, Keras projects the inputs of LSTM and GRU for all time steps at once and
-indexes the result at every time step. The gradient of each index is as large as all projected
-inputs, so the time of the backward pass grows with the square of the number of time steps. For
-SimpleRNN, and with a mask (which Keras's cuDNN code does not support either), Keras uses its
-general loop, which projects the inputs of one time step at a time and does not grow like this.
-Source: the documentation of keras.layers.LSTM; keras/src/backend/torch/rnn.py 3.15.
+The network is that of keras-lstm; it is also a torch module. ``KERAS_BACKEND=torch`` selects the
+backend when keras is first imported. On a CPU, Keras projects the inputs of LSTM and GRU for all
+time steps at once and indexes the result at every time step. The gradient of each index is as large
+as all projected inputs, so the backward pass grows with the square of the number of time steps.
+With a mask, and for SimpleRNN, Keras's general loop runs, which does not grow like this. Source:
+the documentation of keras.layers.LSTM; keras/src/backend/torch/rnn.py 3.15.
 """
 
 from __future__ import annotations

@@ -6,11 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-In every step, MXNet concatenates all weights to one vector (``_rnn_param_concat``), the input of
-the operator. On a CPU, oneDNN computes the layer if MXNet was built with oneDNN; otherwise MXNet's
-own loop computes it. ``cell="gru"`` is gluon.rnn.GRU (gates r z n, the reset gate after the
-matmul), ``cell="rnn"`` is gluon.rnn.RNN with tanh.
-Source: the documentation of mxnet.gluon.rnn, MXNet 1.9.1.
+In every step, MXNet concatenates all weights to one vector (``_rnn_param_concat``). On a CPU,
+oneDNN computes the layer if MXNet was built with it; otherwise MXNet's own loop does.
+``cell="gru"`` is gluon.rnn.GRU (gates r z n, the reset gate after the matmul), ``cell="rnn"`` is
+gluon.rnn.RNN with tanh. Source: the documentation of mxnet.gluon.rnn, MXNet 1.9.1.
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ LAYERS = {"lstm": mx.gluon.rnn.LSTM, "gru": mx.gluon.rnn.GRU, "rnn": mx.gluon.rn
 
 
 class Network(ends.Ends):
-    """The recurrent layers ``lstm`` (also of GRU or RNN cells), ``embedding`` and ``head``."""
-
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         tanh = {"activation": "tanh"} if workload.cell == "rnn" else {}
@@ -49,11 +46,10 @@ class Network(ends.Ends):
         """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
         outputs = self.lstm(self.embedded(inputs))
         if not self.every_step:
-            # not mx.nd.SequenceLast, whose backward pass crashes the process in MXNet 1.9.1
+            # mx.nd.SequenceLast's backward pass crashes the process in MXNet 1.9.1
             outputs = mx.nd.slice_axis(outputs, axis=0, begin=-1, end=None).reshape((-3, 0))
         return self.headed(outputs)
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)

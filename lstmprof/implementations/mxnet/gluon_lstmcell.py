@@ -6,11 +6,9 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-A cell runs two matmuls and eleven other operators per time step. A SequentialRNNCell stacks the
-layers; a BidirectionalCell combines the two directions of a layer. ``valid_length`` masks the
-outputs after a sequence's end. ``cell="gru"`` is GRUCell (gates r z n, the reset gate after the
-matmul), ``cell="rnn"`` is RNNCell with tanh.
-Source: the documentation of mxnet.gluon.rnn, MXNet 1.9.1.
+A cell runs two matmuls and eleven other operators per time step. ``valid_length`` masks the outputs
+after a sequence's end. ``cell="gru"`` is GRUCell (gates r z n, the reset gate after the matmul),
+``cell="rnn"`` is RNNCell with tanh. Source: the documentation of mxnet.gluon.rnn, MXNet 1.9.1.
 """
 
 from __future__ import annotations
@@ -31,8 +29,6 @@ CELLS = {"lstm": mx.gluon.rnn.LSTMCell, "gru": mx.gluon.rnn.GRUCell, "rnn": mx.g
 
 
 class Network(ends.Ends):
-    """The recurrent ``cells``, with ``embedding`` (if inputs are tokens) and ``head`` (if any)."""
-
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         self.time_steps = workload.time_steps
@@ -65,5 +61,4 @@ class Network(ends.Ends):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)

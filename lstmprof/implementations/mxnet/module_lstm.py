@@ -6,11 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-This is MXNet's older interface. A graph of symbols, with its gradient, gets its memory once and
-runs as a whole. Batch-major, as Module requires. A SequentialRNNCell stacks the layers; a
-BidirectionalCell combines the two directions of a layer. ``cell="gru"`` is GRUCell (gates r z n,
-the reset gate after the matmul), ``cell="rnn"`` is RNNCell with tanh.
-Source: the documentation of mxnet.rnn and mxnet.module, MXNet 1.9.1.
+This is MXNet's older interface: a graph of symbols, with its gradient, gets its memory once and
+runs as a whole. Batch-major, as Module requires. ``cell="gru"`` is GRUCell (gates r z n, the reset
+gate after the matmul), ``cell="rnn"`` is RNNCell with tanh. Source: the documentation of mxnet.rnn
+and mxnet.module, MXNet 1.9.1.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ CELLS = {"lstm": mx.rnn.LSTMCell, "gru": mx.rnn.GRUCell, "rnn": mx.rnn.RNNCell}
 
 
 class Network:
-    """The weights ``arrays``, keyed by the names of their symbols in the graph."""
+    """The weights, by the names of their symbols in the graph."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -39,12 +38,11 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
 def apply(module: Network, inputs: Any) -> Any:
-    """Return the symbol of (batch, [time,] classes) for (batch, time, features), or tokens."""
+    """Return the symbol (batch, [time,] classes) of (batch, time, features), or tokens."""
     w, steps = module.workload, inputs
     if w.vocabulary:
         weight = mx.sym.Variable("embedding_weight")
@@ -69,12 +67,10 @@ def _cells(w: Workload) -> Any:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameter arrays, keyed by name, in the graph's order."""
     return module.arrays
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     names = [n for n in apply(module, mx.sym.Variable("inputs")).list_arguments() if n != "inputs"]
     for name in names:
         shared = shared_name(name)
@@ -83,7 +79,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _first(name: str) -> str:
-    """Return the framework-independent name of the first bias, given MXNet's second, ``name``."""
+    """Return the framework-independent name of the bias beside MXNet's second bias."""
     shared = shared_name(name.replace("h2h_bias", "i2h_bias"))
     assert shared is not None
     return shared

@@ -8,10 +8,9 @@
 
 Each layer, with all its directions, is one node: LSTM, GRU or RNN. W is ``W_l{k}`` (directions,
 4·hidden, inputs), R is ``R_l{k}`` (directions, 4·hidden, hidden). ``B_l{k}`` (directions, 8·hidden)
-is Wb, the bias that all implementations share, followed by Rb, which is zero. ``head`` is (outputs,
-classes). Time-major. GRU has the gates z r n and ``linear_before_reset``; RNN uses tanh. The node's
-input ``sequence_lens`` has the sequences' lengths; later outputs are zero. Node names begin with
-``forward/``. Source: ONNX's specification of LSTM, GRU and RNN (opset 14).
+is Wb, followed by Rb, which is zero. Time-major. GRU has the gates z r n and
+``linear_before_reset``; RNN uses tanh. Source: ONNX's specification of LSTM, GRU and RNN (opset
+14).
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lstmprof.workloads import GATES, Workload, reordered
 
-#: A version of ONNX's operators that all recent engines read, and its version of the file format.
+#: Versions of ONNX's operators and of its file format that all recent engines read.
 OPSET, IR_VERSION = 17, 8
-#: Positions of ONNX's gates in the framework-independent order: of i o f c in i f g o (LSTM), of
-#: z r n in r z n (GRU). ``BACK`` has the inverse permutations.
+#: Reorder i f g o to ONNX's i o f c (LSTM), r z n to z r n (GRU); ``BACK`` is the inverse.
 GATE_POSITIONS: Mapping[str, Tuple[int, ...]] = {
     "lstm": (0, 3, 1, 2),
     "gru": (1, 0, 2),
@@ -38,7 +36,7 @@ FORWARD = "forward/"
 
 
 class Network:
-    """The weights ``arrays`` of an ONNX graph, keyed by their names in the graph."""
+    """The weights, by their names in the graph."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -46,12 +44,10 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameter arrays, keyed by name, in the graph's order."""
     return dict(module.arrays)
 
 
@@ -60,7 +56,7 @@ def _suffixes(workload: Workload) -> Tuple[str, ...]:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, by framework-independent name, into ``module``; set second biases to 0."""
+    """Copy the weights; the second biases become zero."""
     workload = module.workload
     if workload.vocabulary:
         module.arrays["embedding"] = weights["embedding"]
@@ -79,7 +75,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     workload, shared = module.workload, {}
     if "embedding" in arrays:
         shared["embedding"] = arrays["embedding"]
@@ -96,30 +91,28 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 class Graph:
-    """An ONNX graph under construction: ``nodes`` in execution order, and ``constants``."""
+    """An ONNX graph under construction."""
 
     def __init__(self) -> None:
         self.nodes: List[Any] = []
         self.constants: List[Any] = []
 
     def node(self, operator: str, name: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node called ``name``; return the name of its only output, also ``name``."""
+        """Add a node; its only output has the node's name."""
         node = helper.make_node(operator, list(inputs), [name], name=name, **attributes)
         self.nodes.append(node)
         return name
 
     def constant(self, name: str, array: Any) -> str:
-        """Add ``array`` as a constant called ``name``; return ``name``."""
         self.constants.append(numpy_helper.from_array(np.array(array, order="C"), name))
         return name
 
 
 def forward(module: Network, graph: Graph) -> str:
-    """Add the network's nodes to ``graph``; return the name of its output.
+    """Add the network's nodes to a graph; return the name of the outputs.
 
-    The output is (batch, classes), or (time, batch, classes) if the loss uses every time step. The
-    nodes read ``inputs`` (time, batch, features), or tokens (time, batch), and, for variable
-    length, ``lengths`` (batch,).
+    They are (batch, classes), or (time, batch, classes). The nodes read ``inputs`` (time, batch,
+    features), or tokens, and ``lengths`` (batch,) if lengths vary.
     """
     workload = module.workload
     for name, array in module.arrays.items():
@@ -135,7 +128,7 @@ def forward(module: Network, graph: Graph) -> str:
 
 
 def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
-    """Add the nodes of ``layer``; return the name of its outputs (time, batch, width)."""
+    """Add a layer's nodes; return the name of its outputs (time, batch, width)."""
     slot = "l{}".format(layer)
     options: Dict[str, Any] = {"linear_before_reset": 1} if workload.cell == "gru" else {}
     inputs = [steps, *("{}_{}".format(own, slot) for own in ("W", "R", "B"))]
@@ -167,7 +160,7 @@ def _last(workload: Workload, graph: Graph, steps: str) -> str:
 
 
 def serialized(graph: Graph, inputs: Mapping[str, Any], outputs: List[str]) -> bytes:
-    """Return ``graph`` as an ONNX file, with the shapes of ``inputs`` and float32 ``outputs``."""
+    """Return the graph as an ONNX file."""
     values = [
         helper.make_tensor_value_info(
             name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape

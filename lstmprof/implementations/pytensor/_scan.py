@@ -7,9 +7,8 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 W is ``weight_ih`` (inputs, 4·hidden), U is ``weight_hh`` (hidden, 4·hidden), b is ``bias``
-(4·hidden); time-major. Each direction is a Scan named ``l{layer}`` or ``l{layer}_reverse``; both
-libraries name its gradient ``grad_of_`` and this name. After the end of a sequence, a mask sets h_t
-and c_t to 0.
+(4·hidden); time-major. Each direction is a Scan named ``l{layer}`` or ``l{layer}_reverse``; its
+gradient is ``grad_of_`` and this name. After the end of a sequence, a mask sets h_t and c_t to 0.
 Source: the documentation of theano.scan and pytensor.scan; F. Gers et al., "Learning to forget"
 (2000), without peepholes.
 """
@@ -26,15 +25,15 @@ from lstmprof.workloads import Workload, parameter_shapes
 class Library(NamedTuple):
     """The functions whose names differ between Theano and PyTensor."""
 
-    tensor: Any  # the library's module of operators
+    tensor: Any  # module of operators
     shared: Callable[..., Any]
     sigmoid: Callable[[Any], Any]
-    # runs a step function, which returns (h, c), over time; returns the h of every time step
+    # runs a cell over time; returns the h of every time step
     scan: Callable[..., Any]
 
 
 class Network:
-    """The ``variables`` by framework-independent name; all except ``embedding`` are transposed."""
+    """The variables by framework-independent name; all except the embedding are transposed."""
 
     def __init__(self, workload: Workload, library: Library) -> None:
         self.library = library
@@ -48,7 +47,7 @@ class Network:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """Transpose ``array`` (except the embedding), to or from the framework-independent layout."""
+    """Transpose to or from the framework-independent layout, except the embedding."""
     return array if name == "embedding" else np.ascontiguousarray(array.T)
 
 
@@ -68,16 +67,13 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def mask_of(tensor: Any, steps: Any, lengths: Any) -> Any:
-    """Return a mask (time, batch, 1): 1 before the end of a sequence, 0 after it.
-
-    ``steps`` are (time, batch, …), ``lengths`` (batch,).
-    """
+    """Return a mask (time, batch, 1): 0 after the end of a sequence."""
     alive = tensor.arange(steps.shape[0])[:, None, None] < lengths[None, :, None]
     return alive.astype("float32")
 
 
 def _direction(module: Network, slot: str, sequences: List[Any], mode: Any) -> Any:
-    """Return the outputs (time, batch, hidden) of direction ``slot``, in time order."""
+    """Return one direction's outputs (time, batch, hidden) in time order."""
     names = ("weight_ih_", "weight_hh_", "bias_")
     size, library = module.hidden, module.library
     tensor, sigmoid = library.tensor, library.sigmoid
@@ -104,16 +100,13 @@ def _direction(module: Network, slot: str, sequences: List[Any], mode: Any) -> A
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameters (the library's shared variables) by name, in the module's order."""
     return dict(module.variables)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for name, variable in module.variables.items():
         variable.set_value(_turned(name, weights[name]))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     return {name: _turned(name, np.asarray(arrays[name])) for name in module.variables}

@@ -1,10 +1,7 @@
 """pytensor-scan: the LSTM written by hand under pytensor.scan.
 
-The network is the same as in ``pytensor._scan``: equations, gate order (i f g o, one bias)
-and layout; time-major. PyTensor is the successor of Theano, which needs an old Python. If there is
-no such Python, this implementation can replace Lasagne's LSTMLayer; it has neither peepholes nor a
-learned initial state, and it has all gates in one matrix. Source: the documentation of
-pytensor.scan.
+The network is that of ``pytensor._scan``. Where no Python is old enough for Theano, it can replace
+Lasagne's LSTMLayer. Source: the documentation of pytensor.scan.
 """
 
 from __future__ import annotations
@@ -31,7 +28,6 @@ KERNELS = (("Scan{", "separate PyTensor operators in a Scan"),)
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload, Library(pt, pytensor.shared, pt.sigmoid, _scan))
 
 

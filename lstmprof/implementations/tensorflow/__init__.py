@@ -4,10 +4,9 @@
 
     h_t, c_t = cell(x_t, h_{t−1}, c_{t−1}),   h_0 = c_0 = 0
 
-The reverse direction runs from the last time step to the first. The next layer's input at a time
-step is the forward output, followed by the reverse output. The loop is tf.while_loop, which reads
-and writes TensorArrays, unless a subclass of ``Direction`` overrides ``run``. After the end of a
-sequence, a mask sets h_t and c_t to 0.
+The reverse direction runs from the last time step to the first. The loop is tf.while_loop with
+TensorArrays, unless a subclass of ``Direction`` overrides ``run``. After the end of a sequence, a
+mask sets h_t and c_t to 0.
 """
 
 from __future__ import annotations
@@ -39,12 +38,10 @@ __all__ = [
 
 
 class Ends(tf.Module):  # type: ignore[misc]
-    """A network's embedding and head; a subclass provides the layers between them (``run``).
+    """A network's embedding and head; subclasses provide the layers between them (``run``).
 
-    ``embedding`` (vocabulary, features) exists if the inputs are tokens. ``head``
-    (directions·hidden, classes), without bias, exists if the workload has one. The embedding's
-    gradient is TensorFlow's IndexedSlices, one row per token, never a dense array. SGD then updates
-    only these rows; Adam, which changes every row, needs several operators instead of one.
+    The embedding's gradient is sparse (IndexedSlices). SGD updates only its rows; Adam changes
+    every row, and needs several operators instead of one.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -77,8 +74,7 @@ class Ends(tf.Module):  # type: ignore[misc]
 class Direction(tf.Module):  # type: ignore[misc]
     """One direction of one layer: ``kernel`` (inputs + hidden, 4·hidden), ``bias`` (4·hidden,)."""
 
-    #: For each gate of the cell, the gate's position in the framework-independent order i f g o.
-    #: The same permutation converts back.
+    #: Reorders gates i f g o to the cell's order, and back.
     GATES: Tuple[int, ...] = (0, 1, 2, 3)
 
     def __init__(self, inputs: int, hidden: int, name: str) -> None:
@@ -115,12 +111,12 @@ class Direction(tf.Module):  # type: ignore[misc]
 
 
 def mask(lengths: tf.Tensor, steps: int) -> tf.Tensor:
-    """Return a mask (time, batch, 1) that is True before the end of a sequence."""
+    """Return a mask (time, batch, 1) that is False after the end of a sequence."""
     return tf.transpose(tf.sequence_mask(lengths, steps))[:, :, None]
 
 
 class Network(Ends):
-    """A network of LSTM ``layers``; a layer has one or two objects of the class ``direction``."""
+    """A network of LSTM layers; a layer has one or two directions."""
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
         super().__init__(workload)
@@ -147,12 +143,10 @@ class Network(Ends):
 
 
 def parameters(module: Ends) -> Dict[str, tf.Variable]:
-    """Return the variables, keyed by TensorFlow's names, in the module's order."""
     return {variable.name.split(":")[0]: variable for variable in module.trainable_variables}
 
 
 def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
-    """Copy the embedding and the head, if the module has them, from ``weights``."""
     if module.embedding is not None:
         module.embedding.assign(weights["embedding"])
     if module.head is not None:
@@ -160,14 +154,11 @@ def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
 
 
 def mixed_precision(precision: str) -> None:
-    """Make TensorFlow rewrite all graphs created later: matmuls and similar ops run in 16 bits.
+    """Let TensorFlow rewrite all graphs created later, so that matmuls run in 16 bits.
 
-    The rewrite inserts casts; weights stay float32. It converts to float16 on NVIDIA GPUs only, and
-    to bfloat16 on CPUs with AVX-512 only: elsewhere TensorFlow silently computes in float32.
-    Source: tensorflow/core/grappler/optimizers/auto_mixed_precision.cc.
-
-    Raises:
-        CaptureError: TensorFlow would not rewrite graphs to bfloat16 on this CPU.
+    float16 exists on NVIDIA GPUs only, and bfloat16 on CPUs with AVX-512 only: elsewhere TensorFlow
+    silently computes in float32. Source:
+    tensorflow/core/grappler/optimizers/auto_mixed_precision.cc.
     """
     if precision == "amp-bf16" and not _computes_in_bfloat16():
         raise CaptureError(
@@ -182,7 +173,7 @@ def mixed_precision(precision: str) -> None:
 
 
 def _computes_in_bfloat16() -> bool:
-    """Return False if this is an x86 CPU without the instructions that TensorFlow asks for."""
+    """Return False if an x86 CPU lacks the instructions that TensorFlow needs for bfloat16."""
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -192,7 +183,6 @@ def _computes_in_bfloat16() -> bool:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     load_ends(module, weights)
     for each in (each for directions in module.layers for each in directions):
         both = (weights["weight_ih_" + each.name], weights["weight_hh_" + each.name])
@@ -201,7 +191,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared = canonical_ends(arrays)
     for each in (each for directions in module.layers for each in directions):
         kernel = reordered(np.asarray(arrays[each.name + "/kernel"]).T, each.GATES)

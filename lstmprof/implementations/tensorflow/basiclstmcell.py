@@ -6,13 +6,10 @@
     c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(j)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. BasicLSTMCell adds
-``forget_bias`` (default 1) at every time step; here it is 0, but it is still added, so that the
-operators are the same. The loop is TensorFlow's own tf.compat.v1.nn.dynamic_rnn. TensorFlow 2.16
-moved the class to the package tf-keras, so this file repeats the operators of the class; if
-tf-keras is installed, a test checks that this file and the class build the same loop. The reverse
-direction reverses the inputs and the outputs, as bidirectional_dynamic_rnn does; for variable
-length, it reverses each sequence up to its end (``sequence_length``). Source:
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
+(default 1) is 0 here, but still added, so that the operators are the same. TensorFlow 2.16 moved
+the class to the package tf-keras, so this file repeats its operators; a test compares both. The
+reverse direction reverses inputs and outputs, each sequence up to its own end. Source:
 tf_keras/src/layers/rnn/legacy_cells.py 2.21; the ASR study (arXiv:1806.01818).
 """
 
@@ -35,27 +32,24 @@ FORGET_BIAS = 0.0
 
 
 class BasicLSTMCell(layers.Direction):
-    """One direction of one layer, with the interface of a dynamic_rnn cell with state (c, h)."""
+    """One direction of one layer, as a cell for dynamic_rnn."""
 
     GATES = (0, 2, 1, 3)  # i j f o
-    get_initial_state = None  # so dynamic_rnn calls zero_state
+    get_initial_state = None  # so that dynamic_rnn calls zero_state
 
     @property
     def output_size(self) -> int:
-        """Return the width of an output, in numbers."""
         return self.hidden
 
     @property
     def state_size(self) -> Tuple[int, int]:
-        """Return the widths of c and h."""
         return self.hidden, self.hidden
 
     def zero_state(self, batch: Any, dtype: Any) -> Any:
-        """Return c and h before the first time step."""
         return tf.zeros([batch, self.hidden], dtype), tf.zeros([batch, self.hidden], dtype)
 
     def __call__(self, x: tf.Tensor, state: Any) -> Any:  # type: ignore[override]
-        """Run one time step; return the output h and the next state (c, h)."""
+        """Run one time step; return h and the state (c, h)."""
         c, h = state
         gates = tf.nn.bias_add(tf.matmul(tf.concat([x, h], 1), self.kernel), self.bias)
         i, j, f, o = tf.split(gates, 4, axis=1)
@@ -74,5 +68,4 @@ class BasicLSTMCell(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Network(workload, BasicLSTMCell)

@@ -7,13 +7,11 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``params`` is one buffer in cuDNN's layout: for every layer and direction (forward first) W
-(4·hidden, inputs) and R (4·hidden, hidden), row by row; then, in the same order, b_W and b_R. b_W
-gets the bias that all implementations share; b_R starts at zero and is trained, too. Time-major.
-A step does not convert the weights. As in Keras, cuDNN always gets sequence lengths, which equal
-the number of time steps if the length is not variable. After the end of a sequence, the outputs are
-0; the reverse direction begins at the end of the sequence. is_training is always true, as in Keras.
-Source: tf.raw_ops.CudnnRNNV3; for the order of ``params`` keras/src/backend/tensorflow/rnn.py 3.15
-(one layer) and get_parameters in PyTorch's aten/src/ATen/native/cudnn/RNN.cpp (any).
+(4·hidden, inputs) and R (4·hidden, hidden), row by row; then, in the same order, b_W and b_R. b_R
+starts at zero. Time-major. After the end of a sequence, the outputs are 0. As in Keras, cuDNN
+always gets sequence lengths, and is_training is true. Source: tf.raw_ops.CudnnRNNV3; for the order
+of ``params`` keras/src/backend/tensorflow/rnn.py 3.15 (one layer) and get_parameters in PyTorch's
+aten/src/ATen/native/cudnn/RNN.cpp (any).
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ KERNELS = (("CudnnRNN", "cuDNN"),)
 
 
 class Network(Ends):
-    """A network whose recurrent layers have one variable, ``params``: cuDNN's buffer."""
+    """A network whose recurrent layers have one variable: cuDNN's buffer."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -48,7 +46,7 @@ class Network(Ends):
         self.params = tf.Variable(tf.zeros([size]), name="params")
 
     def places(self) -> Iterator[Tuple[str, Tuple[int, ...]]]:
-        """Yield (shared name, shape) of each part of ``params``, in order; b_R has no name ("")."""
+        """Yield (common name, shape) of each part of cuDNN's buffer; a second bias has no name."""
         asked = self.workload
         suffixes = ("", "_reverse")[: asked.directions]
         slots = [(n, "_l{}{}".format(n, s)) for n in range(asked.layers) for s in suffixes]
@@ -78,12 +76,11 @@ class Network(Ends):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights`` into ``module``; cuDNN has the same gate order, so they are only joined."""
+    """Join the weights to cuDNN's buffer, which has the same gate order."""
     load_ends(module, weights)
     parts = [
         np.ravel(weights[name] if name else np.zeros(shape, np.float32))
@@ -93,7 +90,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared, start = canonical_ends(arrays), 0
     for name, shape in module.places():
         end = start + int(np.prod(shape))

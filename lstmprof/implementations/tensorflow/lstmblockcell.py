@@ -6,12 +6,11 @@
     c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator adds
-``forget_bias`` (default 1; here 0) at every time step and clips c to ±``cell_clip`` (default 3;
-here −1, which turns clipping off). TensorFlow 2 registers no gradient for the operator. As in
-TensorFlow 1, LSTMBlockCellGrad computes the gradient of the gates, and two matmuls compute the
-gradients of the input and of the kernel. Source: TensorFlow 1's
-tensorflow/contrib/rnn/python/ops/lstm_ops.py; the ASR study (arXiv:1806.01818).
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
+(default 1) is 0 here, and ``cell_clip`` −1, which turns clipping of c off. TensorFlow 2 registers
+no gradient for the operator; as in TensorFlow 1, LSTMBlockCellGrad and two matmuls compute it.
+Source: TensorFlow 1's tensorflow/contrib/rnn/python/ops/lstm_ops.py; the ASR study
+(arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ NO_CLIP = -1.0
 
 
 class BlockCell(layers.Direction):
-    """One direction of one LSTM layer."""
-
     GATES = (0, 2, 1, 3)  # i c̃ f o
 
     def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
@@ -45,7 +42,7 @@ class BlockCell(layers.Direction):
 
 @tf.custom_gradient  # type: ignore[untyped-decorator, unused-ignore]
 def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> Any:
-    """Return the next (h, c), and a function from their gradients to the arguments' gradients."""
+    """Return the next (h, c), with a function that computes their gradients."""
     given = {"x": x, "h_prev": h, "cs_prev": c, "w": kernel, "b": bias, "use_peephole": False}
     given.update(dict.fromkeys(("wci", "wcf", "wco"), tf.zeros([h.shape[1]])))
     block = tf.raw_ops.LSTMBlockCell(forget_bias=FORGET_BIAS, cell_clip=NO_CLIP, **given)
@@ -64,5 +61,4 @@ def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Network(workload, BlockCell)

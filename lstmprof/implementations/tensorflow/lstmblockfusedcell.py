@@ -6,15 +6,12 @@
     c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator adds
-``forget_bias`` (default 1; here 0) at every time step and clips c to ±``cell_clip`` (default 3;
-here −1, which turns clipping off). TensorFlow 1's LSTMBlockFusedCell called this operator. Its
-registered gradient, BlockLSTMGrad, is correct. Its successor BlockLSTMV2 (gates i f c̃ o) is not
-used, because its gradients are wrong: TensorFlow 2.21 registers BlockLSTM's gradient for it, which
-expects the other gate order. The operator computes outputs in the padding, too; these outputs are
-set to 0, as LSTMBlockFusedCell did.
-Source: TensorFlow 1's tensorflow/contrib/rnn/python/ops/lstm_ops.py; the ASR study
-(arXiv:1806.01818).
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
+(default 1) is 0 here, and ``cell_clip`` −1, which turns clipping of c off. Its successor
+BlockLSTMV2 (gates i f c̃ o) is not used, because its gradients are wrong: TensorFlow 2.21 registers
+BlockLSTM's gradient for it, which expects the other gate order. Outputs in the padding are set to
+0, as LSTMBlockFusedCell did. Source: TensorFlow 1's tensorflow/contrib/rnn/python/ops/lstm_ops.py;
+the ASR study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -37,8 +34,6 @@ NO_CLIP = -1.0
 
 
 class BlockLayer(layers.Direction):
-    """One direction of one LSTM layer."""
-
     GATES = (0, 2, 1, 3)  # i c̃ f o
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
@@ -63,5 +58,4 @@ class BlockLayer(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Network(workload, BlockLayer)

@@ -6,11 +6,9 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(j)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. Each time step
-computes one matmul on the concatenated input and h. No forget bias is added. The results equal the
-results of tf-basiclstmcell, but the loop is a plain tf.while_loop instead of dynamic_rnn.
-TensorFlow 1's LSTMCell has the same equations if peepholes, clipping and projection are off.
-Source: the ASR study (arXiv:1806.01818); Hochreiter & Schmidhuber 1997, Gers et al. 1999.
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. No forget bias is
+added. The results equal those of tf-basiclstmcell, but the loop is a plain tf.while_loop. Source:
+the ASR study (arXiv:1806.01818); Hochreiter & Schmidhuber 1997, Gers et al. 1999.
 """
 
 from __future__ import annotations
@@ -30,8 +28,6 @@ KERNELS = (("HandWrittenCell", "separate TensorFlow operators in a while loop"),
 
 
 class HandWrittenCell(layers.Direction):
-    """One direction of one LSTM layer."""
-
     GATES = (0, 2, 1, 3)  # i j f o
 
     def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
@@ -43,5 +39,4 @@ class HandWrittenCell(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Network(workload, HandWrittenCell)

@@ -1,17 +1,10 @@
 """A network of TensorFlow 1's own cells, as nodes of its graph, with embedding and head.
 
-TensorFlow 2's networks (``implementations.tensorflow``) use the functions here that do not depend
-on the version.
-
 A network is called once, with placeholders. This call creates the parameters, because TensorFlow
-1's layers take their variable scope from their first call. The reverse direction runs from the end
-of each sequence to its beginning. The next layer's input at a time step is the forward output,
-followed by the reverse output.
-
-A cell has one kernel (inputs + hidden, 4·hidden) and one bias (4·hidden). It adds the constant
-``forget_bias`` (default 1; here 0) to the forget gate at every time step. Source:
-tensorflow/python/ops/rnn_cell_impl.py and tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the
-ASR study (arXiv:1806.01818).
+1's layers take their variable scope from their first call. A cell has one kernel (inputs + hidden,
+4·hidden) and one bias (4·hidden). ``forget_bias`` (default 1) is 0 here. TensorFlow 2's networks
+use the functions that do not depend on the version. Source: tensorflow/python/ops/rnn_cell_impl.py
+and tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -27,11 +20,7 @@ FORGET_BIAS = 0.0
 
 
 class Ends:
-    """A network's embedding and head; a subclass provides the layers between them (``run``).
-
-    ``embedding`` (vocabulary, features) exists if the inputs are tokens. ``head``
-    (directions·hidden, classes), without bias, exists if the workload has one.
-    """
+    """A network's embedding and head; subclasses provide the layers between them (``run``)."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -58,7 +47,7 @@ class Ends:
 
     @property
     def variables(self) -> Tuple[Any, ...]:
-        """Return the variables of the recurrent layers, in order."""
+        """Return the recurrent layers' variables."""
         raise NotImplementedError
 
 
@@ -67,24 +56,23 @@ def _variable(name: str, shape: Tuple[int, ...]) -> Any:
 
 
 def last(outputs: tf.Tensor, lengths: Optional[tf.Tensor], batch: int) -> tf.Tensor:
-    """Return ``outputs`` (time, batch, width) at each sequence's last time step."""
+    """Return the outputs (time, batch, width) at each sequence's last time step."""
     if lengths is None:
         return outputs[-1]
     return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(batch)], 1))
 
 
 def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-    """Reverse each sequence of ``outputs`` (time, batch, width); padding stays at the end."""
+    """Reverse each sequence in outputs (time, batch, width); padding stays at the end."""
     if lengths is None:
         return tf.reverse(outputs, [0])
     return tf.reverse_sequence(outputs, lengths, seq_axis=0, batch_axis=1)
 
 
 class Direction:
-    """One direction of one layer; ``kernel`` and ``bias`` exist after its first call."""
+    """One direction of one layer; its kernel and bias exist after its first call."""
 
-    #: For each gate of the cell, the gate's position in the framework-independent order i f g o.
-    #: The same permutation converts back.
+    #: Reorders gates i f g o to the cell's order, and back.
     GATES: Tuple[int, ...] = (0, 2, 1, 3)
 
     def __init__(self, name: str, hidden: int) -> None:
@@ -97,7 +85,7 @@ class Direction:
         raise NotImplementedError
 
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
-        """Return the cell and its outputs (time, batch, hidden), in the order of ``inputs``."""
+        """Return the cell, and its outputs (time, batch, hidden)."""
         cell = self.cell()
         outputs, _ = tf.nn.dynamic_rnn(
             cell, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True
@@ -114,7 +102,7 @@ class Direction:
 
 
 class Network(Ends):
-    """A network of LSTM ``layers``; a layer has one or two objects of the class ``direction``."""
+    """A network of LSTM layers; a layer has one or two directions."""
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
         super().__init__(workload)
@@ -133,28 +121,25 @@ class Network(Ends):
 
     @property
     def directions(self) -> Tuple[Direction, ...]:
-        """Return the directions of all layers, in order: l0, l0_reverse, l1 …"""
+        """Return the directions of all layers: l0, l0_reverse, l1 …"""
         return tuple(each for directions in self.layers for each in directions)
 
     @property
     def variables(self) -> Tuple[Any, ...]:
-        """Return the kernel and the bias of each direction, in order."""
         return tuple(v for each in self.directions for v in (each.kernel, each.bias))
 
 
 def own_name(variable: Any) -> str:
-    """Return ``l0/rnn/basic_lstm_cell/kernel`` for ``l0/rnn/basic_lstm_cell/kernel:0``."""
     return str(variable.name).split(":")[0]
 
 
 def parameters(module: Ends) -> Dict[str, Any]:
-    """Return the variables, keyed by TensorFlow's names, in the module's order."""
     ends = [module.embedding, *module.variables, module.head]
     return {own_name(variable): variable for variable in ends if variable is not None}
 
 
 def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
-    """Copy the embedding and the head, if any, from ``weights``, in the default session."""
+    """Copy embedding and head into the default session."""
     if module.embedding is not None:
         module.embedding.load(weights["embedding"])
     if module.head is not None:
@@ -162,13 +147,12 @@ def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
 
 
 def canonical_ends(arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the embedding and the head from ``arrays`` in the framework-independent layout."""
+    """Return embedding and head in the framework-independent layout."""
     shared = {name: np.asarray(arrays[name]) for name in ("embedding", "head") if name in arrays}
     return {name: array.T if name == "head" else array for name, array in shared.items()}
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, by framework-independent name, into ``module``, in the default session."""
     load_ends(module, weights)
     for each in module.directions:
         both = (weights["weight_ih_" + each.name], weights["weight_hh_" + each.name])
@@ -177,7 +161,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared = canonical_ends(arrays)
     for each in module.directions:
         kernel = reordered(np.asarray(arrays[own_name(each.kernel)]).T, each.GATES)

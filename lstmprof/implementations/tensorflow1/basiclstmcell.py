@@ -7,9 +7,8 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
-(default 1; here 0) is added at every time step. The class is tf.nn.rnn_cell.BasicLSTMCell and the
-loop is tf.nn.dynamic_rnn, as in the ASR study (arXiv:1806.01818). Source:
-tensorflow/python/ops/rnn_cell_impl.py 1.15.
+(default 1) is 0 here. Source: tensorflow/python/ops/rnn_cell_impl.py 1.15; the ASR study
+(arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -29,13 +28,10 @@ KERNELS = (("rnn/while", "separate TensorFlow operators under dynamic_rnn"),)
 
 
 class BasicCell(layers.Direction):
-    """One direction of one LSTM layer."""
-
     def cell(self) -> Any:
-        """Return TensorFlow's cell, which ``tf.nn.dynamic_rnn`` runs."""
         return tf.nn.rnn_cell.BasicLSTMCell(self.hidden, forget_bias=FORGET_BIAS)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; it creates its parameters when it is first called."""
+    """Return the network, which creates its parameters at its first call."""
     return layers.Network(workload, BasicCell)

@@ -6,12 +6,11 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``opaque_kernel`` is one buffer in cuDNN's layout. TensorFlow's operators convert it to W (hidden,
-inputs) and R (hidden, hidden) of each gate, and back. b_W gets the bias that all implementations
-share; b_R starts at zero and is trained, too. Time-major; no forget bias. Sequence lengths need
-TensorFlow 1.14.
-Source: tensorflow/contrib/cudnn_rnn/python/layers/cudnn_rnn.py and …/ops/cudnn_rnn_ops.py 1.15; the
-ASR study (arXiv:1806.01818).
+``opaque_kernel`` is one buffer in cuDNN's layout, which TensorFlow's operators convert to W
+(hidden, inputs) and R (hidden, hidden) of each gate, and back. b_R starts at zero. Time-major; no
+forget bias. Sequence lengths need TensorFlow 1.14. Source:
+tensorflow/contrib/cudnn_rnn/python/layers/cudnn_rnn.py and …/ops/cudnn_rnn_ops.py 1.15; the ASR
+study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ MODE = "lstm"
 
 
 class Network(Ends):
-    """A network whose recurrent layers are one CudnnLSTM, ``lstm``."""
+    """A network whose recurrent layers are one CudnnLSTM."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -48,7 +47,6 @@ class Network(Ends):
 
     @property
     def direction(self) -> str:
-        """Return TensorFlow's name of the direction: ``unidirectional`` or ``bidirectional``."""
         return "bidirectional" if self.workload.bidirectional else "unidirectional"
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
@@ -69,24 +67,23 @@ class Network(Ends):
 
     @property
     def slots(self) -> Iterator[str]:
-        """Yield the name suffix of each layer and direction in cuDNN's order: ``_l0`` …"""
+        """Yield the suffix of each layer and direction in cuDNN's order: ``_l0`` …"""
         for layer in range(self.workload.layers):
             for suffix in ("", "_reverse")[: self.workload.directions]:
                 yield "_l{}{}".format(layer, suffix)
 
     @property
     def sizes(self) -> Tuple[str, int, int, int]:
-        """Return the first arguments of TensorFlow's converters: cell, layers, hidden, features."""
+        """Return the first arguments of TensorFlow's converters."""
         return MODE, self.workload.layers, self.workload.hidden, self.workload.features
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; it creates its parameters when it is first called."""
+    """Return the network, which creates its parameters at its first call."""
     return Network(workload)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, by framework-independent name, into ``module``, in the default session."""
     load_ends(module, weights)
     matrices, biases = per_gate(module, weights)
     opaque = cudnn_rnn_ops.cudnn_rnn_canonical_to_opaque_params(
@@ -96,10 +93,8 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def per_gate(module: Network, weights: Mapping[str, Any]) -> Tuple[List[Any], List[Any]]:
-    """Return two lists: the matrices and the biases of each gate, in cuDNN's order.
-
-    For each direction, the gates of W come before the gates of R. The biases of R are zeros.
-    """
+    """Return the matrices and the biases of each gate, in cuDNN's order."""
+    # W's gates come before R's; the biases of R are zeros
     matrices, biases = [], []
     for slot in module.slots:
         for name in ("weight_ih", "weight_hh"):
@@ -110,7 +105,6 @@ def per_gate(module: Network, weights: Mapping[str, Any]) -> Tuple[List[Any], Li
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     converted = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(
         *module.sizes,
         params=tf.constant(arrays[own_name(module.lstm.kernel)]),

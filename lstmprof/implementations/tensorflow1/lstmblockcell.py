@@ -6,11 +6,10 @@
     c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator adds
-``forget_bias`` (default 1; here 0) at every time step. By default, and here,
-tf.contrib.rnn.LSTMBlockCell has neither clipping nor peepholes. The gradient is one fused operator,
-too (LSTMBlockCellGrad). Source: tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study
-(arXiv:1806.01818).
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
+(default 1) is 0 here; clipping and peepholes are off by default. The gradient is one fused
+operator, too (LSTMBlockCellGrad). Source: tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the
+ASR study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -30,13 +29,10 @@ KERNELS = (("LSTMBlockCell", "TensorFlow's fused cell under dynamic_rnn"),)
 
 
 class BlockCell(layers.Direction):
-    """One direction of one LSTM layer."""
-
     def cell(self) -> Any:
-        """Return TensorFlow's cell, which ``tf.nn.dynamic_rnn`` runs."""
         return rnn.LSTMBlockCell(self.hidden, forget_bias=FORGET_BIAS)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; it creates its parameters when it is first called."""
+    """Return the network, which creates its parameters at its first call."""
     return layers.Network(workload, BlockCell)

@@ -6,11 +6,10 @@
     c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator,
-BlockLSTM, adds ``forget_bias`` (default 1; here 0) at every time step. By default, and here,
-tf.contrib.rnn.LSTMBlockFusedCell has neither clipping nor peepholes. For sequences of variable
-length, it also computes outputs in the padding, and sets these outputs to 0. Source:
-tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study (arXiv:1806.01818).
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
+(default 1) is 0 here; clipping and peepholes are off by default. The layer sets outputs in the
+padding to 0. Source: tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study
+(arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ KERNELS = (("BlockLSTM", "TensorFlow's fused layer"),)
 
 
 class BlockLayer(layers.Direction):
-    """One direction of one LSTM layer."""
-
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
         """Return TensorFlow's layer, and its outputs (time, batch, hidden)."""
         layer = rnn.LSTMBlockFusedCell(self.hidden, forget_bias=FORGET_BIAS)
@@ -41,5 +38,5 @@ class BlockLayer(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; it creates its parameters when it is first called."""
+    """Return the network, which creates its parameters at its first call."""
     return layers.Network(workload, BlockLayer)

@@ -7,10 +7,9 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
-(default 1; here 0) is added at every time step. tf.nn.rnn_cell.LSTMCell has options for peepholes,
-clipping and projection. By default, and here, they are off, so the cell has the same equations as
-BasicLSTMCell. The loop is tf.nn.dynamic_rnn. Source:
-tensorflow/python/ops/rnn_cell_impl.py 1.15; the ASR study (arXiv:1806.01818).
+(default 1) is 0 here. Peepholes, clipping and projection are off by default, so the equations are
+those of BasicLSTMCell. Source: tensorflow/python/ops/rnn_cell_impl.py 1.15; the ASR study
+(arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -30,13 +29,10 @@ KERNELS = (("rnn/while", "separate TensorFlow operators under dynamic_rnn"),)
 
 
 class Cell(layers.Direction):
-    """One direction of one LSTM layer."""
-
     def cell(self) -> Any:
-        """Return TensorFlow's cell, which ``tf.nn.dynamic_rnn`` runs."""
         return tf.nn.rnn_cell.LSTMCell(self.hidden, forget_bias=FORGET_BIAS)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network for ``workload``; it creates its parameters when it is first called."""
+    """Return the network, which creates its parameters at its first call."""
     return layers.Network(workload, Cell)

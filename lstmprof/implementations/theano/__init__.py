@@ -9,8 +9,7 @@ from typing import Any
 
 import theano.tensor as tt
 
-#: A Scan named ``l0`` appears in a profile as ``for{cpu,l0}``; if it works in place, as
-#: ``forall_inplace,cpu,l0}``.
+#: A Scan ``l0`` is ``for{cpu,l0}`` in a profile; in place it is ``forall_inplace,cpu,l0}``.
 KERNELS = (
     ("theano::for", "separate Theano operators in a Scan"),
     ("theano::do_while", "separate Theano operators in a Scan"),
@@ -18,12 +17,12 @@ KERNELS = (
 
 
 def mask_of(inputs: Any, lengths: Any) -> Any:
-    """Return a float32 mask (batch, time): 1 before the end of a sequence, 0 after it."""
+    """Return a float32 mask (batch, time): 0 after the end of a sequence."""
     return (tt.arange(inputs.shape[1])[None, :] < lengths[:, None]).astype("float32")
 
 
 def last(outputs: Any, lengths: Any = None) -> Any:
-    """Return ``outputs`` (batch, time, width) at each sequence's last time step."""
+    """Return the outputs (batch, time, width) at each sequence's last time step."""
     if lengths is None:
         return outputs[:, -1]
     return outputs[tt.arange(outputs.shape[0]), lengths - 1]

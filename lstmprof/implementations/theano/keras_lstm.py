@@ -8,12 +8,11 @@
 
 K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
 (4·hidden); batch-major. The default, ``implementation=1``, computes one matmul per gate.
-``recurrent_activation`` is ``sigmoid``, because Keras 2.1's default, the piecewise linear
-``hard_sigmoid``, makes a different network. ``cell="gru"`` has the reset gate after the matmul
-(``reset_after=True``), gates z r h and two biases; the bias of the inputs gets the bias that all
-implementations share. ``cell="rnn"`` is SimpleRNN. After the end of a sequence, the layers repeat
-their last output; these outputs are set to 0 if the workload uses the outputs of every time step.
-Source: keras/layers/recurrent.py and keras/backend/theano_backend.py 2.1.6.
+``recurrent_activation`` is ``sigmoid``, because Keras 2.1's default, ``hard_sigmoid``, makes a
+different network. ``cell="gru"`` has the reset gate after the matmul (``reset_after=True``), gates
+z r h and two biases. ``cell="rnn"`` is SimpleRNN. After the end of a sequence, the layers repeat
+their last output; these outputs are set to 0. Source: keras/layers/recurrent.py and
+keras/backend/theano_backend.py 2.1.6.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Network:
-    """The ``recurrent`` layers; ``embedding`` and ``head``, each None if the workload has none."""
+    """The network's layers; embedding and head may be None."""
 
     def __init__(self, workload: Workload) -> None:
         self.cell, self.every_step = workload.cell, workload.every_step
@@ -60,14 +59,12 @@ class Network:
 
 
 def _recurrent(workload: Workload) -> Any:
-    """Return one recurrent layer, with both directions if the workload is bidirectional."""
     kind, options = LAYERS[workload.cell], OPTIONS[workload.cell]
     layer = kind(workload.hidden, return_sequences=True, **options)
     return keras.layers.Bidirectional(layer) if workload.bidirectional else layer
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -85,7 +82,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
-    """Yield (framework-independent name, name in this network, variable) of every parameter."""
+    """Yield (common name, name in this network, variable) of every parameter."""
     if module.embedding is not None:
         yield "embedding", "embedding.embeddings", module.embedding.embeddings
     if module.head is not None:
@@ -106,18 +103,15 @@ def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameters (Theano shared variables), keyed by name, in the module's order."""
     return {own: variable for _, own, variable in _own_names(module)}
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for shared, _, variable in _own_names(module):
         variable.set_value(native(weights[shared], shared, module.cell))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     return {
         shared: from_native(np.asarray(arrays[own]), shared, module.cell)
         for shared, own, _ in _own_names(module)

@@ -7,19 +7,14 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 W is ``W_in_to_{ingate, forgetgate, cell, outgate}`` (inputs, hidden), U is ``W_hid_to_…`` (hidden,
-hidden), b is ``b_…`` (hidden); batch-major. In every step, Lasagne concatenates the matrices of the
-gates, and multiplies the inputs of all time steps by W before the Scan (``precompute_input``).
+hidden), b is ``b_…`` (hidden); batch-major. Lasagne multiplies the inputs of all time steps by W
+before the Scan (``precompute_input``). Peepholes, its default, are off: Lasagne 0.1, the only
+version on PyPI, adds the output gate's after the sigmoid (``o = σ(…) + w ⊙ c_t``), unlike F. Gers
+et al. (2002). ``grad_clipping`` stays False, because 0 would clip every gradient to 0.
 
-Peepholes, Lasagne's default, are off. Lasagne 0.1, the only version on PyPI, adds the output gate's
-peephole after the sigmoid (``o = σ(…) + w ⊙ c_t``), but F. Gers et al. (2002) and Lasagne 0.2 add
-the peephole inside the sigmoid. ``grad_clipping`` stays False, because 0 would clip every gradient
-to 0. Lasagne 0.1 imports Theano's module ``downsample``, which Theano 1.0 no longer has and an LSTM
-does not use; a stand-in module replaces it.
-
-``cell="gru"`` is GRULayer. Its update gate is 1 − z of other frameworks, so ``load`` and
-``canonical`` negate the gate's weights. ``cell="rnn"`` is RecurrentLayer with tanh. After the end
-of a sequence, the layers repeat h_t and c_t; these outputs are set to 0 if the workload uses the
-outputs of every time step. Source: lasagne/layers/recurrent.py 0.1.
+``cell="gru"`` is GRULayer, whose update gate is 1 − z of other frameworks, so its weights are
+negated. ``cell="rnn"`` is RecurrentLayer with tanh. After the end of a sequence, the layers repeat
+h_t and c_t; these outputs are set to 0. Source: lasagne/layers/recurrent.py 0.1.
 """
 
 from __future__ import annotations
@@ -37,7 +32,7 @@ from lstmprof.workloads import Workload
 __all__ = ["KERNELS", "TIME_MAJOR", "Network", "apply", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = False
-#: Cell -> Lasagne's names of its gates, in the framework-independent order.
+#: Lasagne's names of the gates, in the framework-independent order.
 GATES = {
     "lstm": ("ingate", "forgetgate", "cell", "outgate"),
     "gru": ("resetgate", "updategate", "hidden_update"),
@@ -59,7 +54,7 @@ def _lasagne() -> Any:
 
 
 class Network:
-    """The ``recurrent`` layers, keyed ``l0``, ``l0_reverse`` …, with ``embedding`` and ``head``."""
+    """The network's layers; the recurrent ones by name (``l0``, ``l0_reverse`` …)."""
 
     def __init__(self, workload: Workload) -> None:
         lasagne = _lasagne()
@@ -86,7 +81,7 @@ class Network:
 
 
 def _recurrent(lasagne: Any, workload: Workload, width: int, backwards: bool) -> Any:
-    """Return one direction of one layer, for inputs (batch, time, ``width``)."""
+    """Return one direction of one layer."""
     incoming = lasagne.layers.InputLayer((None, None, width))
     if workload.cell == "lstm":
         kind, options = lasagne.layers.LSTMLayer, {"peepholes": False}
@@ -99,7 +94,6 @@ def _recurrent(lasagne: Any, workload: Workload, width: int, backwards: bool) ->
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)
 
 
@@ -123,10 +117,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
-    """Map each framework-independent name to [(Lasagne's name, variable, gate) per gate].
-
-    The gates have the framework-independent order.
-    """
+    """Map each framework-independent name to (Lasagne's name, variable, gate) per gate."""
     names: Dict[str, List[Tuple[str, Any, str]]] = {}
     for slot, layer in module.recurrent.items():
         for shared, own in (("weight_ih", "W_in_to_"), ("weight_hh", "W_hid_to_"), ("bias", "b_")):
@@ -142,12 +133,10 @@ def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return the parameters (Theano shared variables), keyed by name, in the module's order."""
     return {name: own for parts in _own_names(module).values() for name, own, _ in parts}
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for shared, parts in _own_names(module).items():
         arrays = np.split(weights[shared], len(parts))
         for rows, (_, variable, gate) in zip(arrays, parts):  # noqa: B905
@@ -156,7 +145,6 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     arrays_by_name = {}
     for shared, parts in _own_names(module).items():
         gates = []

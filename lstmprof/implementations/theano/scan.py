@@ -30,7 +30,6 @@ TIME_MAJOR = True
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload, Library(tt, theano.shared, tt.nnet.sigmoid, _scan))
 
 

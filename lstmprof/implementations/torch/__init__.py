@@ -4,14 +4,12 @@
 
     h_t, c_t = cell(x_t, (h_{t−1}, c_{t−1})),   h_0 = c_0 = 0
 
-The reverse direction runs from the last time step to the first. The next layer's input at a time
-step is the forward output, followed by the reverse output. The head (output layer) has no bias.
-After the end of a sequence, a mask sets h_t and c_t to 0.
+The reverse direction runs from the last time step to the first. After the end of a sequence, a mask
+sets h_t and c_t to 0.
 
-PyTorch's weights have the framework-independent layout of ``workloads``: gates i f g o,
-``weight_ih`` (4·hidden, inputs), ``weight_hh`` (4·hidden, hidden). Only the names differ.
-``shared_names`` maps PyTorch's name of a parameter to the framework-independent name. It maps
-PyTorch's second bias to None: this bias starts at zero, and has the gradient of the first bias.
+``weight_ih`` is (4·hidden, inputs), ``weight_hh`` (4·hidden, hidden), gates i f g o, as in
+``workloads``; only the names differ (``shared_names``). A second bias starts at zero, and has the
+gradient of the first.
 """
 
 from __future__ import annotations
@@ -26,10 +24,7 @@ Names = Mapping[str, Optional[str]]
 
 
 class Layers(torch.nn.Module):  # type: ignore[misc]
-    """A network of ``cells``, named ``l{layer}`` and ``l{layer}_reverse``, and a ``head``.
-
-    ``cell(inputs, hidden)`` returns a new cell for these numbers of inputs and of hidden units.
-    """
+    """A network of cells, named ``l0``, ``l0_reverse``, ``l1`` …, and a head."""
 
     def __init__(self, workload: Workload, cell: Callable[[int, int], torch.nn.Module]) -> None:
         super().__init__()
@@ -68,7 +63,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
     def _run(
         self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
     ) -> List[torch.Tensor]:
-        """Return the outputs of cell ``slot`` at every time step, in time order."""
+        """Return a cell's outputs at every time step, in time order."""
         cell = self.cells[slot]
         state = (steps[0].new_zeros(len(steps[0]), self.hidden),) * 2
         outputs = []
@@ -91,7 +86,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
 
 
 def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tensor]:
-    """Return a mask (batch, 1) per time step: 1 before the end of a sequence, 0 after it."""
+    """Return a mask (batch, 1) per time step: 0 after the end of a sequence."""
     device = steps[0].device
     times = torch.arange(len(steps), device=device)[:, None, None]
     alive = times < lengths.to(device)[None, :, None]
@@ -99,24 +94,23 @@ def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tenso
 
 
 def parameters(module: torch.nn.Module) -> Dict[str, Any]:
-    """Return the parameters, keyed by the framework's names, in the module's order."""
     return dict(module.named_parameters())
 
 
 def nothing() -> torch.nn.Module:
-    """Return a module that returns its input, because PyTorch 1.0 has no ``Identity``."""
+    """Return a module that returns its input; PyTorch 1.0 has no ``Identity``."""
     return getattr(torch.nn, "Identity", torch.nn.Sequential)()
 
 
 def embedding(workload: Workload) -> torch.nn.Module:
-    """Return the embedding; if inputs are not tokens, return a module that changes nothing."""
+    """Return the embedding, or a module that changes nothing."""
     if not workload.vocabulary:
         return nothing()
     return torch.nn.Embedding(workload.vocabulary, workload.features)
 
 
 def head(workload: Workload) -> torch.nn.Module:
-    """Return the output layer without bias; without a head, a module that changes nothing."""
+    """Return the output layer, or a module that changes nothing."""
     if not workload.head:
         return nothing()
     width = workload.directions * workload.hidden
@@ -124,19 +118,18 @@ def head(workload: Workload) -> torch.nn.Module:
 
 
 def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor:
-    """Return ``outputs`` (time, batch, width) at each sequence's last time step."""
+    """Return the outputs (time, batch, width) at each sequence's last time step."""
     if lengths is None:
         return outputs[-1]
     return outputs[lengths.to(outputs.device) - 1, torch.arange(outputs.shape[1])]
 
 
 def _names(module: torch.nn.Module) -> Names:
-    """Map PyTorch's names of all parameters to framework-independent names."""
     return {"embedding.weight": "embedding", "head.weight": "head", **module.shared_names()}
 
 
 def load(module: torch.nn.Module, weights: Mapping[str, Any]) -> None:
-    """Copy ``weights``, by framework-independent name, into ``module``; zero other parameters."""
+    """Copy the weights; other parameters become zero."""
     names = _names(module)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -148,6 +141,5 @@ def load(module: torch.nn.Module, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: torch.nn.Module, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared = {_names(module)[name]: array for name, array in arrays.items()}
     return {name: array for name, array in shared.items() if name is not None}

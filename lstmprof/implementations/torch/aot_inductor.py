@@ -6,10 +6,9 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The network and its weights are those of torch-nn-lstm. At the first call, ``torch.export`` exports
-the network as one graph for the shape of the inputs, and AOTInductor compiles the graph to a C++
-library, which contains the weights and runs without Python. On a CPU the library calls oneDNN's
-LSTM; on a GPU Inductor would split the layer into time steps, so lstmprof does not support a GPU.
+The network is that of torch-nn-lstm. At the first call, ``torch.export`` exports it as one graph
+for the shape of the inputs, and AOTInductor compiles the graph to a C++ library with the weights.
+On a CPU the library calls oneDNN's LSTM; on a GPU Inductor would split the layer into time steps.
 The library reports each kernel to torch.profiler (``cpp.enable_kernel_profile``); otherwise a
 profile would show a single call. Source: the documentation of torch.export and of AOTInductor.
 """
@@ -31,7 +30,7 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "op_inputs", "
 TIME_MAJOR = True
 KERNELS = (("aoti_torch_cpu_mkldnn_rnn_layer", "oneDNN, called by AOTInductor's library"),)
 OPTIONS = {"cpp.enable_kernel_profile": True}
-#: Functions that the compiled library calls on a CPU: an LSTM layer in one direction; a matmul.
+#: What the compiled library calls for an LSTM layer in one direction, and for a matmul.
 LAYER, PRODUCT = "aoti_torch_cpu_mkldnn_rnn_layer", "aoti_torch_cpu_mm_out"
 
 
@@ -69,15 +68,13 @@ class Network(nn_lstm.Network):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network, which its first call compiles; the caller sets weights with ``load``."""
     return Network(workload)
 
 
 def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
-    """Yield (op name, input shapes, input types) of each LSTM layer and matmul that runs on a CPU.
+    """Yield (op, input shapes, input types) of each LSTM layer and matmul on a CPU.
 
-    The values come from the exported program, because a profile of the library has only op names.
-    They are in the program's order, with one op per layer and direction.
+    They come from the exported program, because a profile of the library has only op names.
     """
     for node in module.exported.graph.nodes if module.exported is not None else ():
         if node.target is torch.ops.aten.lstm.input:
@@ -94,7 +91,7 @@ def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
 
 
 def _tensors(argument: Any) -> List[Any]:
-    """Return the example tensors (shape, dtype) of an argument: a graph node or a list of nodes."""
+    """Return the example tensors of a graph node or a list of nodes."""
     nodes = argument if isinstance(argument, (list, tuple)) else [argument]
     return [node.meta["val"] for node in nodes]
 

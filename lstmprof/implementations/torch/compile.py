@@ -26,7 +26,6 @@ KERNELS = (("Torch-Compiled Region: 0/0", "Inductor"), ("CompiledFunction", "Ind
 
 
 def build(workload: Workload) -> layers.Layers:
-    """Return the network, which its first call compiles; the caller sets weights with ``load``."""
     module = lstmcell_basic.build(workload)
     for cell in module.cells.values():
         cell.compile(dynamic=False)

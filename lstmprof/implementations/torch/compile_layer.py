@@ -6,12 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The network and its weights are those of torch-nn-lstm; only ``module.compile()`` is added.
-torch.compile breaks its graph at torch.nn.LSTM, GRU and RNN, because
-``torch._dynamo.config.allow_rnn`` is False by default. These layers run the same kernels as without
-torch.compile. torch.compile compiles some of the other layers; torch 2.13 did not compile the
-output layer.
-Source: torch/_dynamo/config.py; the documentation of torch.nn.Module.compile.
+The network is that of torch-nn-lstm with ``module.compile()``. torch.compile breaks its graph at
+torch.nn.LSTM, GRU and RNN, because ``torch._dynamo.config.allow_rnn`` is False by default, so these
+layers run the same kernels as without it. Source: torch/_dynamo/config.py; the documentation of
+torch.nn.Module.compile.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ KERNELS = tuple(
 
 
 def build(workload: Workload) -> nn_lstm.Network:
-    """Return the network, which its first call compiles; the caller sets weights with ``load``."""
     module = nn_lstm.build(workload)
     module.compile()
     return module

@@ -50,5 +50,4 @@ class Cell(torch.nn.Module):  # type: ignore[misc]
 
 
 def build(workload: Workload) -> layers.Layers:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Layers(workload, Cell)

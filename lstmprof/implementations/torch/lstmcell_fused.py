@@ -31,5 +31,4 @@ KERNELS = (
 
 
 def build(workload: Workload) -> layers.Layers:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return layers.Layers(workload, torch.nn.LSTMCell)

@@ -6,18 +6,16 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-On a GPU, cuDNN computes the layer. On a CPU, oneDNN computes it if PyTorch was built with oneDNN
-and supports the call (before torch 2.0, only without gradients); otherwise ATen's loop computes it.
-The operators in a profile show which of them ran (``KERNELS``). W is ``weight_ih_l{k}[_reverse]``
-(4·hidden, inputs). ``bias_ih`` gets the bias that all implementations share; ``bias_hh`` starts
-at zero and is trained, too.
+On a GPU, cuDNN computes the layer; on a CPU, oneDNN does if it can (before torch 2.0, only without
+gradients), else ATen's loop. W is ``weight_ih_l{k}[_reverse]`` (4·hidden, inputs). ``bias_hh``
+starts at zero.
 
 Sequences of variable length become a PackedSequence, which PyTorch sorts and unsorts in every step.
 cuDNN then always uses its standard algorithm; on a CPU, ATen uses its own loop.
 
-``cell="gru"`` is torch.nn.GRU (gates r z n; the reset gate multiplies after the matmul, so
-``bias_hh`` of n acts differently from ``bias_ih``), ``cell="rnn"`` is torch.nn.RNN with tanh.
-Source: the documentation of torch.nn.LSTM, GRU and RNN; the ASR study (arXiv:1806.01818).
+``cell="gru"`` is torch.nn.GRU (gates r z n, the reset gate after the matmul), ``cell="rnn"`` is
+torch.nn.RNN with tanh. Source: the documentation of torch.nn.LSTM, GRU and RNN; the ASR study
+(arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -43,14 +41,12 @@ KERNELS = (
     ("aten::gru", "ATen"),
     ("aten::rnn_tanh", "ATen"),
 )
-#: Whether PyTorch sorts sequences by length. PyTorch 1.0 does not, so this file sorts them.
+#: Whether PyTorch sorts sequences by length; PyTorch 1.0 does not.
 SORTS = "enforce_sorted" in inspect.signature(pack_padded_sequence).parameters
 LAYERS = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}
 
 
 class Network(torch.nn.Module):  # type: ignore[misc]
-    """The recurrent layers ``lstm`` (also of GRU or RNN cells), ``embedding`` and ``head``."""
-
     def __init__(self, workload: Workload) -> None:
         super().__init__()
         self.every_step = workload.every_step
@@ -73,7 +69,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return self.head(outputs if self.every_step else layers.last(outputs, lengths))
 
     def _packed(self, inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the layers' outputs (time, batch, width) for sequences of ``lengths``, padded."""
+        """Return outputs (time, batch, width) of sequences with these lengths."""
         if SORTS:
             packed = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
             return pad_packed_sequence(self.lstm(packed)[0], total_length=len(inputs))[0]
@@ -83,7 +79,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return outputs[:, longest_first.sort()[1]]
 
     def shared_names(self) -> layers.Names:
-        """Map PyTorch's names to framework-independent names; map ``bias_hh`` to None."""
+        """Map PyTorch's names to framework-independent names; second biases have none."""
         return {
             "lstm." + key: None if key.startswith("bias_hh") else key.replace("bias_ih", "bias")
             for key, _ in self.lstm.named_parameters()
@@ -91,5 +87,4 @@ class Network(torch.nn.Module):  # type: ignore[misc]
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload)

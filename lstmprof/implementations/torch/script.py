@@ -7,11 +7,9 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``weight_ih`` W is (4·hidden, inputs), ``weight_hh`` U is (4·hidden, hidden), ``bias`` b is
-(4·hidden). torch.jit.script compiles the loop of one direction of one layer; Python calls the
-layers and directions one after the other. On a GPU, TorchScript fuses elementwise operators. It
-profiles its first calls and then optimises: on a CPU (torch 2.13) times were stable from the fifth
-iteration on. Source: the cell of torch-lstmcell-basic; PyTorch's
-benchmarks/fastrnns/custom_lstms.py.
+(4·hidden). torch.jit.script compiles the loop of one direction of one layer. TorchScript profiles
+its first calls and then optimises: on a CPU (torch 2.13) times were stable from the fifth iteration
+on. Source: the cell of torch-lstmcell-basic; PyTorch's benchmarks/fastrnns/custom_lstms.py.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
         self.bias = torch.nn.Parameter(torch.empty(4 * hidden))
 
     def forward(self, steps: List[torch.Tensor]) -> List[torch.Tensor]:
-        """Return one output (batch, hidden) for each of ``steps`` (batch, inputs), in order."""
+        """Return one output (batch, hidden) per time step (batch, inputs)."""
         h = steps[0].new_zeros([steps[0].size(0), self.hidden])
         c = h
         outputs: List[torch.Tensor] = []
@@ -57,8 +55,6 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
 
 
 class Network(layers.Layers):
-    """Layers whose ``cells`` each contain the loop over the time steps."""
-
     def _run(
         self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
     ) -> List[torch.Tensor]:
@@ -68,7 +64,6 @@ class Network(layers.Layers):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network for ``workload``; the caller sets its weights with ``load``."""
     return Network(workload, _scripted)
 
 

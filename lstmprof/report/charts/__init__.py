@@ -1,7 +1,7 @@
 """The charts of a report, one module per sort of chart.
 
-In a module, ``figures(report)`` returns all figures, and ``chart(rows)`` draws one figure;
-``COLUMNS`` are the columns of the rows that ``chart`` reads.
+In a module, ``figures(report)`` returns all figures, and ``chart(rows)`` draws one; ``COLUMNS`` are
+the columns that it reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lstmprof.base.errors import RunError
 from lstmprof.base.scratch import check_file, write_file
 from lstmprof.report.model import Figure, Report, Spec
 
-#: The modules of charts, in the order of the page; they are imported on use.
+#: Modules in the order of the page, imported on use.
 CHARTS = (
     "times",
     "ledger",
@@ -38,7 +38,7 @@ _OF_WHOLE = ("$schema", "config", "padding", "autosize", "background", "usermeta
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return the figures of all charts of ``report``; charts without rows are left out."""
+    """Return the figures of all charts that have rows."""
     modules = [importlib.import_module(f"{__name__}.{name}") for name in CHARTS]
     return [figure for module in modules for figure in module.figures(report)]
 
@@ -46,7 +46,7 @@ def figures(report: Report) -> list[Figure]:
 def write(
     drawn: Sequence[Figure], folder: Path, format_: str, *, force: bool = False
 ) -> list[Path]:
-    """Write one file per figure into ``folder``; ``format_`` is png, svg or json."""
+    """Write one file per figure: png, svg or json."""
     paths = [folder / f"{figure.key}.{format_}" for figure in drawn]
     for path in paths:
         check_file(path, force=force, next_step="add --force to overwrite it")
@@ -71,7 +71,7 @@ def alone(figure: Figure) -> Spec:
 def stacked(figures: Sequence[Figure]) -> Spec:
     """Return one specification with the figures below each other.
 
-    Vega-Lite allows padding, configuration and parameters only in the whole specification. It
+    Vega-Lite allows padding, configuration and parameters only in the whole specification, and
     forbids two data sets of the same name.
     """
     specs = [alone(figure) for figure in figures]

@@ -1,7 +1,7 @@
 """Heat map of how late each rank arrives at each collective: one row per rank.
 
-A collective ends on all ranks at once, so a rank that arrives later has a shorter kernel. The delay
-is the difference to the longest kernel; the clocks of the ranks are not compared.
+A collective ends on all ranks at once, so a rank that arrives later has a shorter kernel. The
+clocks of the ranks are not compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence: which rank arrives latest on average, and how often it arrives last."""
+    """Name the rank that arrives latest on average, and say how often it arrives last."""
     late, of, last = Counter[str](), Counter[str](), Counter[str]()
     for row in rows:
         late[row["lane"]] += row["late_ns"] * row["collectives"]

@@ -1,7 +1,4 @@
-"""Bar chart of the time that each run spends on casts, by the op that requests the cast.
-
-Casts are a cost of mixed precision.
-"""
+"""Bar chart of the time that each run spends on casts, by the op that requests the cast."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ COLUMNS = (
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure, or none if every run spends less than ``LEAST_SHARE`` on casts."""
+    """Return one figure, if a run spends enough time on casts."""
     rows = drawn(report.casts)
     if not rows:
         return []
@@ -48,7 +45,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _shares(rows: Rows) -> dict[str, float]:
-    """Return run -> share of its time in casts, the largest share first."""
+    """Return the share of each run's time in casts, the largest share first."""
     shares: dict[str, float] = {}
     for row in rows:
         shares[row["run"]] = shares.get(row["run"], 0.0) + (row["share"] or 0.0)
@@ -56,13 +53,13 @@ def _shares(rows: Rows) -> dict[str, float]:
 
 
 def drawn(rows: Rows) -> Rows:
-    """Return the rows of runs in which casts take at least ``LEAST_SHARE`` of the time."""
+    """Return the rows of runs in which casts take much time."""
     shares = _shares(rows)
     return [row for row in rows if shares[row["run"]] >= LEAST_SHARE]
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the run with the largest share of casts, and its slowest cast op."""
+    """Name the run with the largest share of casts, and its slowest op."""
     run, share = next(iter(_shares(rows).items()))
     most = max((row for row in rows if row["run"] == run), key=lambda row: row["total_ns"])
     op = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
@@ -70,7 +67,7 @@ def sentence(rows: Rows) -> str:
 
 
 def _pieces(rows: Rows) -> Iterator[Row]:
-    """Yield the pieces of a run's bar; casts that each take under ``LEAST_SHARE`` are one piece."""
+    """Yield the pieces of a run's bar; small casts together are one piece."""
     small = [row for row in rows if (row["share"] or 0.0) < LEAST_SHARE]
     for row in rows:
         if row not in small:
@@ -89,7 +86,7 @@ def _piece(rows: Rows, cast: str, within: str) -> Row:
 def chart(rows: Rows) -> drawing.Drawn:
     """Draw one bar per run with its share of casts; a piece is a cast's op and element types."""
     label_of = {row["run"]: row["label"] for row in rows}
-    # If runs of different groups have the same label, the chart shows their names instead.
+    # runs of different groups may have the same label
     label_of = dict(zip(label_of, labels(list(label_of), list(label_of.values())), strict=True))
     order = [label_of[run] for run in _shares(rows)]
     values = [

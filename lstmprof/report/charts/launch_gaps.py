@@ -1,7 +1,7 @@
 """Scatter plot of the duration of each kernel, and of the gap (idle time) before the kernel.
 
 Above the line of equal times, the gap is longer than the kernel: a faster kernel would save
-nothing. Below the line, the host has time to launch the next kernel meanwhile.
+nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _base(row: Row) -> str:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence with the number of launches of kernels that are shorter than their gap."""
+    """Count the launches of kernels that are shorter than their gap."""
     calls = sum(row["count"] for row in rows)
     above = sum(row["count"] for row in rows if row["gap_p50_ns"] > row["dur_p50_ns"])
     if not above:

@@ -1,7 +1,4 @@
-"""Stacked bars of the parts of a step: busy by category, idle by cause.
-
-Each nanosecond of the step counts once.
-"""
+"""Stacked bars of the parts of a step: busy by category, idle by cause."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ from lstmprof.report.palette import PARTS, WHOLE, order_of, part_of
 
 TITLE = "Where the time goes"
 COLUMNS = ("run", "label", "lane", "state", "part", "total_ns", "steps")
-#: Width in pixels of a letter in a bar, and of the free space that a text needs around it.
+#: Width in pixels of a letter in a bar, and of the free space around a text.
 _LETTER, _PADDING = 6.3, 8
 #: Assumed width of the longest bar in a separate file, in pixels.
 _PIXELS = 640
-#: Luminance of a bar above which black text has more contrast than white text (WCAG 2.2).
+#: Luminance of a bar from which black text has more contrast than white text (WCAG 2.2).
 _BLACK_FROM = 0.179
 
 
@@ -48,7 +45,7 @@ def figures(report: Report) -> Iterator[Figure]:
 
 
 def sentence(rows: Rows, *, marked: bool = True) -> str:
-    """Return a sentence about the largest part of the longest step (or profile)."""
+    """Name the largest part of the longest step."""
     drawn = bars(rows)
     longest = max(drawn, key=lambda bar: bar["whole_ms"])
     pieces = [bar for bar in drawn if bar["label"] == longest["label"]]
@@ -61,7 +58,7 @@ def sentence(rows: Rows, *, marked: bool = True) -> str:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the pieces of each run's bar in order; parts under ``LEAST_SHARE`` are one piece."""
+    """Return the pieces of each run's bar in order; small parts together are one piece."""
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row["run"], []).append(row)
@@ -118,7 +115,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             alt.Tooltip("steps:Q", title="profiled steps"),
         ],
     )
-    # In ``charts.stacked``, the scales have other names; there, the width is computed from data.
+    # in ``charts.stacked``, the scales have other names; compute the width from data there
     longest = max(lengths.values(), default=0.0) or 1.0
     wide = f"({_PIXELS} * (datum.end - datum.start) / {longest})"
     wide = f"((scale('x', datum.end) - scale('x', datum.start)) || {wide})"

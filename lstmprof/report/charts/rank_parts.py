@@ -1,4 +1,4 @@
-"""Stacked bars of the mean step of each rank: busy and idle time by family (related parts)."""
+"""Stacked bars of the mean step of each rank: busy and idle time by family of related parts."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows, diagnosed: str = "") -> str:
-    """Return sentences about the work and the communication of the ranks.
-
-    The sentences have the times of the rank ``diagnosed``, and name the ranks with the longest
-    times.
-    """
+    """Name the ranks with most work and with the longest communication."""
     work, communication = Counter[str](), Counter[str]()
     for row in rows:
         if row["state"] == "busy":
@@ -62,7 +58,7 @@ def _longest(what: str, spent: Counter[str]) -> list[str]:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the pieces of all bars; pieces under ``LEAST_SHARE`` of their bar are left out."""
+    """Return the pieces of all bars, without very small ones."""
     spent: Counter[tuple[str, str]] = Counter()
     whole: Counter[str] = Counter()
     for row in rows:
@@ -76,7 +72,7 @@ def bars(rows: Rows) -> list[Row]:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one stacked bar per rank and device, in their order."""
+    """Draw one stacked bar per rank and device."""
     lanes = list(dict.fromkeys(row["lane"] for row in rows))
     values = bars(rows)
     drawn = (

@@ -33,7 +33,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the rank and step with the most work relative to other ranks."""
+    """Name the rank and step with the most work relative to other ranks."""
     most = max(rows, key=lambda row: row["off_share"])
     step = f"step {most['step']}" + (" and the steps after it" if most["steps"] > 1 else "")
     return (

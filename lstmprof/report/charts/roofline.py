@@ -30,7 +30,7 @@ def figures(report: Report) -> Iterator[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence with the first and the last share in ``rows``, the largest and smallest."""
+    """Name the runs with the largest and the smallest share of the roofline."""
     best, last = rows[0], rows[-1]
     ends = f"{milliseconds(best['least_ns'])} of {milliseconds(best['step_ns'])} ms"
     nearest = f"{best['label']} reaches {percent(best['share'])} of the roofline ({ends})"
@@ -39,7 +39,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one bar per run with its share of the roofline, in the order of ``rows``."""
+    """Draw one bar per run with its share of the roofline."""
     largest = max(100 * row["share"] for row in rows)
     base = (
         alt.Chart(drawing.inline(rows, COLUMNS))

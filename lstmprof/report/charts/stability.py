@@ -1,8 +1,8 @@
 """Heat map of the iterations of each run, coloured by their deviation from the median iteration.
 
 A drift shows as a change of colour from left to right, two modes as alternating colours, and a
-preempted iteration as a single cell. The row has a gap where the step was profiled, or where a new
-process (round) began. In long runs, a cell is the median of several iterations.
+preempted iteration as a single cell. A gap is where the step was profiled, or where a new process
+began.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def figures(report: Report) -> Iterator[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the run whose iterations vary most (by their middle half)."""
+    """Name the run whose iterations vary most, by their middle half."""
     labels = sorted({row["label"] for row in rows})
     label = max(labels, key=lambda label: _middle_half(rows, label))
     most = " varies most" if len(labels) > 1 else ""

@@ -9,13 +9,13 @@ from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "Sizes"
 COLUMNS = (*("run", "implementation", "conditions", "hidden", "batch", "time_steps", "step_ns"),)
-#: Position in the scale of greys, from 0 to 1. Above it, white text has more contrast than black
-#: text (WCAG 2.2).
+#: Position in the scale of greys (0 to 1) above which white text has more contrast than black text
+#: (WCAG 2.2).
 _BLACK_UNTIL = 0.64
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure, or none if all runs have the same sizes."""
+    """Return one figure, if runs have different sizes."""
     if not report.sweep:
         return []
     runs = report.facts_in(report.sweep)
@@ -38,7 +38,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the implementations whose times grow most and least with size."""
+    """Name the implementations whose times grow most and least with size."""
     steps: dict[str, list[float]] = {}
     for row in rows:
         steps.setdefault(name(row), []).append(row["step_ns"])
@@ -56,7 +56,7 @@ def sentence(rows: Rows) -> str:
 
 
 def name(row: Row) -> str:
-    """Return the name of a row of the heat map: implementation, and conditions if they differ."""
+    """Return the name of a row: the implementation, and the conditions that differ."""
     return ", ".join(text for text in (row["implementation"], row["conditions"]) if text)
 
 

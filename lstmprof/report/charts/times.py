@@ -19,7 +19,7 @@ _MARGIN = 20
 
 
 def figures(report: Report) -> Iterator[Figure]:
-    """Yield one figure per group of compared runs, with the fastest run first."""
+    """Yield one figure per group of compared runs."""
     for group, rows in report.by_group(report.times):
         rows.sort(key=itemgetter("step_ns"))
         runs = report.members(group)
@@ -36,7 +36,7 @@ def figures(report: Report) -> Iterator[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence that compares the slowest run (last row) with the baseline (first)."""
+    """Compare the slowest run with the baseline."""
     fast, slow = rows[0], rows[-1]
     ends = f"{milliseconds(slow['step_ns'])} and {milliseconds(fast['step_ns'])} ms per step"
     if not slow["differs"]:

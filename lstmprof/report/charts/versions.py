@@ -11,7 +11,7 @@ from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "Framework versions"
-#: Shapes of points, one per implementation. Colours are not used: they stand for parts of a step.
+#: One shape of points per implementation, because colours stand for parts of a step.
 SHAPES = (
     *("circle", "square", "triangle-up", "diamond"),
     *("cross", "triangle-down", "triangle-right", "triangle-left"),
@@ -39,7 +39,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Compare the oldest and newest version where the implementation's steps differ most."""
+    """Compare the oldest and newest version of the implementation that changed most."""
     ends = [
         (of[0], of[-1])
         for name in dict.fromkeys(row["implementation"] for row in rows)
@@ -58,7 +58,7 @@ def sentence(rows: Rows) -> str:
 
 
 def _overlap(first: Row, second: Row) -> bool:
-    """Return whether the 95 % intervals of two runs overlap; False if an interval is unknown."""
+    """Return whether the 95 % intervals of two runs surely overlap."""
     ends = [(row["low_ns"], row["high_ns"]) for row in (first, second)]
     if any(end is None for pair in ends for end in pair):
         return False
@@ -66,7 +66,7 @@ def _overlap(first: Row, second: Row) -> bool:
 
 
 def _labelled(rows: Rows) -> Iterator[Row]:
-    """Yield ``rows`` with the column ``said``: the text beside the first point at each place."""
+    """Add texts beside the points."""
     places: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         places.setdefault((row["implementation"], row["version"]), []).append(row)

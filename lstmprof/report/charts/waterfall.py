@@ -1,7 +1,4 @@
-"""Waterfall chart of the difference between two runs, by kind of time.
-
-The user chooses the pair on the page.
-"""
+"""Waterfall chart of the difference between two runs, by kind of time."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ def _delta_ns(row: Row) -> int:
 
 
 def sentence(pair: Pair) -> str:
-    """Return a sentence with the difference of the two steps, and its largest kind of time."""
+    """Return the difference of the two steps, and its largest kind of time."""
     fast_ns, slow_ns = _sum(pair.rows, "fast_ns"), _sum(pair.rows, "slow_ns")
     each = " per step" if pair.slow.marked and pair.fast.marked else ""
     ends = (
@@ -104,7 +101,7 @@ def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Row:
 def chart(
     rows: Rows, most: int | None = None, fast: str = "faster run", slow: str = "slower run"
 ) -> drawing.Drawn:
-    """Draw the bars of ``bars``; the chart has room for ``most`` bars."""
+    """Draw the bars, with room for ``most`` bars."""
     drawn = bars(rows, fast, slow)
     base = (
         alt.Chart(drawing.inline(drawn))
@@ -117,10 +114,10 @@ def chart(
             y=alt.Y("label:N", sort=alt.SortField("order"), title=None, axis=drawing.label_marks())
         )
     )
-    # The scale has all parts, because the page may replace the rows by those of another pair.
+    # all parts, because the page may replace the rows by those of another pair
     scale = alt.Scale(domain=list(PARTS), range=[part.colour for part in PARTS.values()])
     colour = alt.Color("base:N", scale=scale, legend=None)
-    # The outline shows bars that are thinner than a pixel.
+    # the outline shows bars that are thinner than a pixel
     boxes = base.mark_bar(height={"band": 0.7}, strokeWidth=1).encode(
         x=alt.X("start:Q", title="ms per step"),
         x2=alt.X2("end:Q"),

@@ -5,8 +5,7 @@
     cards, figures, rows ─ page.html, page.css, page.js, timeline.js … ─▶ one file
 
 Jinja2 escapes every text. Data are JSON in which ``</script>`` cannot occur. The content security
-policy of the page prevents every request of the browser. vl-convert takes seconds to bundle Vega's
-scripts, so the bundle is cached, one file per version of vl-convert.
+policy of the page prevents every request of the browser.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from lstmprof.runs.directory import cache_folder
 if TYPE_CHECKING:
     from jinja2 import Template
 
-#: Sections of the page in order: (id, heading). The key of a figure begins with its section's id.
+#: (id, heading) in order. The key of a figure begins with its section's id.
 SECTIONS = (
     ("ledger", "Where the time goes"),
     ("waterfall", "Difference between two runs"),
@@ -54,7 +53,7 @@ SECTIONS = (
     ("stability", "Stability over iterations"),
     ("kernels", "Longest kernels and ops"),
 )
-#: Name of a chart → CSS classes that reserve its space, so that nothing moves when it is drawn.
+#: CSS classes that reserve the space of a chart, so that nothing moves when it is drawn.
 _RESERVED = {
     "times": "tall",
     "ledger": "tall",
@@ -68,11 +67,9 @@ _RESERVED = {
     "versions": "tall",
     "sweep": "taller",
 }
-#: Sections that consist of a table.
 _TABLES = ("layers", "critical_path", "ranks", "kernels")
-#: Columns of the table of kernels.
 KERNELS = ("run", "rank", "device", "name", "category", "count", "total_ns", "p50_ns", "share")
-#: If there are more verdicts than this, only the first block of cards is unfolded.
+#: With more verdicts than this, only the first block of cards is unfolded.
 MOST_VERDICTS = 8
 _HERE = Path(__file__).parent
 
@@ -88,7 +85,7 @@ def _template() -> Template:
 
 
 def page(report: Report) -> str:
-    """Return ``report`` as an HTML page."""
+    """Return the report as an HTML page."""
     drawn = figures(report)
     return _template().render(
         report=report,
@@ -127,7 +124,7 @@ _SCRIPTS = ("timeline.js", "icicle.js", "tables.js", "page.js")
 
 
 def write(report: Report, path: Path, *, force: bool = False) -> int:
-    """Write the page to ``path``, completely or not at all, and return its size in bytes.
+    """Write the page, completely or not at all, and return its size in bytes.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or ``path`` cannot be written.
@@ -137,7 +134,7 @@ def write(report: Report, path: Path, *, force: bool = False) -> int:
 
 
 def save(html: str, path: Path) -> int:
-    """Write ``html`` to ``path``, completely or not at all, and return its size in bytes.
+    """Write HTML to a file, completely or not at all, and return its size in bytes.
 
     Raises:
         RunError: ``path`` cannot be written.
@@ -161,12 +158,13 @@ def refuse(path: Path, *, force: bool) -> None:
 
 def vega() -> str:
     """Return the JavaScript of Vega, Vega-Lite and Vega-Embed, escaped for a ``<script>``."""
+    # cached, because vl-convert takes seconds to bundle the scripts
     bundle_file = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}.js"
     try:
         bundle = bundle_file.read_bytes().decode()
     except OSError:
         bundle = _bundled_vega()
-        with contextlib.suppress(OSError):  # if the cache cannot be written
+        with contextlib.suppress(OSError):  # the cache may be read-only
             write_file(bundle_file, bundle.encode())
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
@@ -187,14 +185,14 @@ def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:
 
 
 def _when(report: Report) -> str:
-    """Return the devices and dates of the runs as text."""
+    """Return the devices and dates of the runs."""
     devices = dict.fromkeys(facts.device for facts in report.runs if facts.device)
     days = sorted({facts.date[:10] for facts in report.runs if facts.date})
     ends = dict.fromkeys([days[0], days[-1]]) if days else {}
     return " · ".join(text for text in (", ".join(devices), " … ".join(ends)) if text)
 
 
-#: Kind of time → what this kind includes in addition to its description in ``causes.KINDS``.
+#: What a kind of time includes in addition to its description in ``causes.KINDS``.
 _INCLUDED = {
     causes.GEMM: "also convolutions, attention and recurrent layer ops",
     causes.MEMORY: "also the loss, the optimizer and random numbers",
@@ -208,7 +206,7 @@ _INCLUDED = {
 
 
 def _kinds() -> list[tuple[str, str]]:
-    """Return (kind of time, its meaning) for all kinds."""
+    """Return all kinds of time with their meaning."""
     meanings = ((kind, words, _INCLUDED.get(kind)) for kind, words in causes.KINDS.items())
     return [
         (causes.shown(kind), f"{words}; {more}" if more else words)
@@ -243,7 +241,7 @@ def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
 
 
 def _undrawn(report: Report) -> Iterator[str]:
-    """Yield one sentence for each run in which some ranks have no timeline."""
+    """Yield a sentence for each run in which some ranks have no timeline."""
     for facts in report.runs:
         drawn = {timeline.rank for timeline in report.timelines if timeline.run == facts.run}
         if len(drawn) < facts.ranks:
@@ -251,7 +249,7 @@ def _undrawn(report: Report) -> Iterator[str]:
 
 
 def _parts_of(drawn: Sequence[Timeline | Icicle]) -> list[str]:
-    """Return the names of the parts of the breakdown in these pictures, busy before idle."""
+    """Return the parts of the breakdown in these pictures, busy before idle."""
     codes = {(d.parts, code) for d in drawn for code in set(d.columns["part"]) if code >= 0}
     return sorted({parts[code] for parts, code in codes}, key=order_of)
 
@@ -263,14 +261,14 @@ _LANE = 36
 
 
 def table(rows: Rows, columns: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return {"columns": names, "rows": lists of values} of ``rows``, for the page's scripts."""
+    """Return rows for the page's scripts: names of columns, and lists of values."""
     safe = shown(rows, columns)
     names = list(safe[0]) if safe else []
     return {"columns": names, "rows": [[row[name] for name in names] for row in safe]}
 
 
 def script_json(value: Any) -> str:
-    """Return ``value`` as JSON in which ``</script>`` cannot occur."""
+    """Return JSON in which ``</script>`` cannot occur."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

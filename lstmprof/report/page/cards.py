@@ -19,13 +19,13 @@ from lstmprof.diagnose.verdict.verdict_text import (
 from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
 
-#: Number of cards of a block that are unfolded at first; other cards show only their first line.
+#: Number of unfolded cards per block; further cards show only their first line.
 MOST_OPEN = 4
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause in the folded part of a card; ``fixes`` are (text of the fix, source of the fix)."""
+    """A cause in the folded part of a card; ``fixes`` are (text, source)."""
 
     kind: str
     sentence: str
@@ -45,8 +45,8 @@ class KindAmount:
 class Card:
     """The card of one verdict.
 
-    ``level`` is the CSS class and ``badge`` the text of the certainty. ``lines`` are triples
-    (label, text, gain of a fix or ""), ``notes`` pairs (label, text).
+    ``level`` is the CSS class and ``badge`` the text of the certainty. ``lines`` are (label, text,
+    gain of a fix), ``notes`` are (label, text).
     """
 
     subject: str
@@ -82,10 +82,7 @@ class Block:
 
 
 def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
-    """Yield one block per group of compared runs, then one block with all single runs.
-
-    The charts of the blocks come from ``figures``.
-    """
+    """Yield one block per group of compared runs, then one block with all single runs."""
     times = {figure.key: figure for figure in figures}
     compared = [group for group in report.groups if group.baseline is not None]
     for group in compared:
@@ -106,7 +103,7 @@ def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
 
 
 def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
-    """Return the warnings of all diagnoses, each text once; single runs' begin with their label."""
+    """Return the warnings of all diagnoses, each text once."""
     texts = (
         f"{d.slow.label}: {text}" if d.fast is None else text
         for d in diagnoses
@@ -116,7 +113,7 @@ def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
 
 
 def _cards(diagnoses: Sequence[Diagnosis]) -> tuple[Card, ...]:
-    """Return the cards, sorted so that the worst verdict comes first."""
+    """Return the cards, the worst verdict first."""
     return tuple(_card(d, is_open=n < MOST_OPEN) for n, d in enumerate(worst_first(diagnoses)))
 
 

@@ -79,7 +79,7 @@ def test_the_same_code_slower_by_one_factor_has_no_cause() -> None:
     assert (told.outcome.state, told.outcome.differs, told.dominant) == ("unknown", True, None)
     assert told.ratio is not None
     assert (told.ratio.value, told.verdict.certainty) == (1.5, "unknown")
-    assert "which take 1.50× as long in b, each by about the same factor" in told.outcome.reason
+    assert "1.50×" in told.outcome.reason
 
 
 def test_more_threads_than_cpus_are_the_advice_beside_it() -> None:

@@ -63,7 +63,7 @@ def test_a_row_has_its_interval(ranking: Recommendation) -> None:
 def test_each_gap_has_its_reason_and_a_tie_says_why_it_is_one(ranking: Recommendation) -> None:
     _, tie, slow, _ = ranking.ranking
     assert "equally long" in tie.reason
-    assert slow.reason.startswith("elementwise: +12.0 ms")
+    assert "+12.0 ms" in slow.reason
     assert slow.slowdown == pytest.approx(2.2, rel=1e-3)
 
 
@@ -86,7 +86,7 @@ def test_other_code_that_may_take_as_long_is_a_tie_with_its_cause(tmp_path: Path
     near = measured(tmp_path, "torch-nn-lstm", 11)  # processes of one code differ by 9 %
     first, tie = ranked([fast, near])
     assert (first.rank, tie.rank, tie.certainty) == (1, 1, "tie")
-    assert tie.reason.startswith("elementwise: +1.000 ms")
+    assert "+1.000 ms" in tie.reason
 
 
 def test_what_cannot_be_told_is_no_tie_and_nobody_is_sent_to_capture_two_runs(

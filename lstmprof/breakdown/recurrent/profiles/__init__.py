@@ -29,10 +29,10 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels or ops of one library, recognised by the ``pattern`` of their names.
+    """Recurrent kernels or ops of one library, recognised by name.
 
-    ``a_cell`` is True if each kernel or op computes one cell. Kernels count only if no recorded op
-    launched them. The names show neither sizes nor where a call begins.
+    Names show neither sizes nor where a call begins. ``a_cell``: each kernel or op computes one
+    cell.
     """
 
     form: str
@@ -68,8 +68,8 @@ _BACKWARD = re.compile(r"(?i)_bp|backward")
 
 
 def named_calls(events: EventTable) -> Iterator[Call]:
-    """Yield per family (library) one call per step and device, with all its recurrent events."""
-    unlaunched = events.rows_named("op_id") == NONE
+    """Yield the recurrent work of each library as one call per step and device."""
+    unlaunched = events.rows_named("op_id") == NONE  # else the op shows the layer
     for family in _FAMILIES:
         named = events.where_name(family.pattern.search)
         rows = np.flatnonzero(events.is_kind(family.kind) & unlaunched & named)
@@ -79,7 +79,7 @@ def named_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
-    """Yield one call with all ``rows`` (of one step and device), unless all are backward events."""
+    """Yield one call with all ``rows`` of a step and device."""
     codes, texts = events.texts("name")
     names = [texts[code] for code in codes[rows].tolist()]
     back = np.array([bool(_BACKWARD.search(name)) for name in names])
@@ -106,7 +106,7 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
     )
 
 
-#: Functions that find recurrent layers in a profile; no two of them find the same layer.
+#: No two of them find the same layer.
 RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     layer_calls,
     loop_calls,
@@ -119,13 +119,12 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     onnx_calls,
     named_calls,
 )
-#: Every recognised layer or loop has an event whose name or path contains one of these words. Most
-#: profiles have none, and are not searched.
+#: Names in every profile with a recurrent layer; other profiles are not searched.
 _HINT = re.compile(r"lstm|gru|rnn|sigmoid|logistic|while|scan\{|theano|compiled", re.IGNORECASE)
 
 
 def recurrent_calls(events: EventTable) -> list[Call]:
-    """Return every call of a recurrent layer, and every loop of cells, in annotated ``events``."""
+    """Return the calls of recurrent layers and loops of cells in annotated ``events``."""
     texts = (events.column(name).unique().to_pylist() for name in ("name", "op_name"))
     if not any(_HINT.search(text) for listed in texts for text in listed if text):
         return []
@@ -140,7 +139,7 @@ def _calls_in(events: EventTable, rows: Ints | None) -> Iterator[Call]:
 
 
 def _placed(call: Call, rows: Ints) -> Call:
-    """Return ``call`` with row numbers of the whole table in place of indices into ``rows``."""
+    """Return ``call`` with row numbers of the whole table, not of a batch."""
     forward, backward = (
         tuple(rows[list(places)].tolist()) for places in (call.rows, call.backward)
     )
@@ -148,10 +147,7 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Divide a profile into batches of whole steps; yield the rows of each batch.
-
-    For a small profile, yield None (all rows) once.
-    """
+    """Divide a profile into batches of whole steps, as rows; None means all rows."""
     if len(events) <= CACHED_ROWS:
         yield None
         return

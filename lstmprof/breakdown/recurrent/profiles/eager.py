@@ -1,20 +1,17 @@
 """Cells and layers that JAX and Keras run op by op.
 
-Outside of ``jax.jit``, each op of JAX is a compiled program of its own. The path of an op names its
-program: ``jit(dot)/dot_general``, ``jit(tanh)/tanh``. Programs that do not depend on each other
-overtake each other on several threads, so their order shows no time step. The number of programs
-shows the cells: an LSTM cell has two tanhs as wide as its state, a GRU cell has one, and the
-outputs of a cell's matmuls are the gates of x and of h. The forward pass ends with the last tanh.
+Outside of ``jax.jit``, each op of JAX is a compiled program of its own, such as
+``jit(dot)/dot_general``. Programs overtake each other on several threads, so their order shows no
+time step, but their number shows the cells. An LSTM cell has two tanhs as wide as its state, a GRU
+cell has one, and the outputs of a cell's matmuls are the gates of x and of h.
 
-If inputs are as wide as the state, several equal layers look like one layer with more time steps,
-and so do two directions. Then only the number of cells is known, not the number of time steps. A
-matmul that reads two states shows that there may be two directions.
+If inputs are as wide as the state, several layers look like one layer with more time steps, and so
+do two directions. Then only the number of cells is known. A matmul that reads two states shows that
+there may be two directions.
 
-Keras's layers on TensorFlow are recognised by the ranges of ``lstmprof run``. The name of a range
-has the class and the name of the layer (``keras.layers.LSTM lstm_1``). The range has the shapes of
-the input, of the kernel and of the recurrent kernel: an input (batch, time, features) belongs to a
-layer, an input (batch, features) to a cell in a loop in Python. ``Bidirectional`` names its layers
-``forward_lstm`` and ``backward_lstm``.
+Keras's layers on TensorFlow are recognised by the ranges of ``lstmprof run``, such as
+``keras.layers.LSTM lstm_1``, with the shapes of the input, kernel and recurrent kernel. An input
+(batch, time, features) belongs to a layer, (batch, features) to a cell in a loop in Python.
 """
 
 from __future__ import annotations
@@ -34,22 +31,18 @@ from lstmprof.events.schema import ACTIVITY_KINDS, KERAS_LAYER
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: Cells count as a recurrent layer if a step has at least this many of them, because fewer may
-#: belong to another network.
+#: Fewer cells in a step may belong to another network.
 LEAST_CELLS = 3
 _PRODUCT = re.compile(r"jit\(_?(?:dot|dot_general|matmul|einsum|tensordot|inner)\)/dot_general")
 _TANH = re.compile(r"jit\(tanh\)/tanh")
 _SIGMOID = re.compile(r"jit\((?:sigmoid|logistic)\)/\w+")
-#: Number of tanhs in a cell.
+#: Number of tanhs in a cell
 _TANHS = {"lstm": 2, "gru": 1}
 
 
 @dataclass(frozen=True)
 class _Program:
-    """One run of a compiled program of JAX that is a matmul, σ or tanh.
-
-    ``data`` is the shape of the program's input, ``weight`` of a matmul's second operand.
-    """
+    """One run of a compiled program of JAX: a matmul, σ or tanh, with its operands' shapes."""
 
     row: int
     role: int
@@ -58,7 +51,7 @@ class _Program:
 
 
 def jax_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the cells that JAX ran op by op: one call per step and size of the state."""
+    """Yield the cells that JAX ran op by op, by step and size of the state."""
     kinds = events.is_kind("op", *ACTIVITY_KINDS)
     roles = np.where(kinds, events.mapped("op_name", _role, NONE), NONE)
     rows = np.flatnonzero(roles != NONE)
@@ -119,7 +112,7 @@ def _loops(events: EventTable, inputs: Inputs, programs: Sequence[_Program]) -> 
 
 
 def _products(forward: Sequence[_Program], state: Shape, gates: int) -> Iterator[_Program]:
-    """Yield the matmuls that compute one or several gates of a cell with this state shape."""
+    """Yield the matmuls that compute gates of a cell with this state shape."""
     batch, hidden = state
     for program in forward:
         if program.role == PRODUCT and program.data and program.weight:
@@ -135,9 +128,8 @@ def _units(
 ) -> tuple[tuple[Network, ...], int]:
     """Return the layers, the first layer first, and the number of time steps.
 
-    ``cells`` is the number of cells of all layers. If inputs are as wide as the state, return one
-    layer, and the number of cells in place of the time steps. Return no layer if the matmuls form
-    no such cells.
+    ``cells`` is the number of cells of all layers. Layers whose inputs are as wide as the state
+    cannot be told apart: they count as one layer with more time steps.
     """
     batch, hidden = state
     outputs: Counter[int] = Counter()  # input width → number of gates computed from it
@@ -164,7 +156,7 @@ _KERAS_RANGE = re.compile(re.escape(KERAS_LAYER) + r"(?P<cell>\w+) (?P<name>.+)"
 
 
 def keras_calls(events: EventTable) -> Iterator[Call]:
-    """Yield one ``Call`` for each call of a layer, and one for each cell that a step repeats."""
+    """Yield the calls of Keras's layers, and of cells that a step repeats."""
     rows = np.flatnonzero(events.is_kind("range") & events.where_name(_KERAS_RANGE.fullmatch))
     if not len(rows):
         return
@@ -195,10 +187,7 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _keras_layer(inputs: Inputs, row: int) -> Network | None:
-    """Return the layer of the range ``row``, as one direction; None if shapes are missing.
-
-    ``time_steps`` is None if the range is a cell, not a layer.
-    """
+    """Return the network of one direction; ``time_steps`` is None for a cell."""
     shapes, dtypes = inputs.shapes(row), inputs.dtypes(row)
     if len(shapes) != 3 or not all(isinstance(shape, tuple) for shape in shapes):
         return None

@@ -26,15 +26,14 @@ _LAYER = re.compile(
 )
 _PRODUCT = re.compile(r"(?:onnxruntime|openvino)::\w*(?:MatMul|Gemm|FullyConnected)\w*")
 _QUANTIZED = "DynamicQuantize"
-#: Type of a node → (cell, number of gates). The cell of an ``RNN`` is None, because the profile
-#: does not show its activation.
+#: Type of a node → (cell, number of gates); the profile does not show the activation of an ``RNN``.
 _CELLS = {"LSTM": ("lstm", 4), "GRU": ("gru", 3), "RNN": (None, 1)}
 _LENGTHS = "int32"
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A node that is a recurrent layer; ``packed``: it has an input with sequence lengths."""
+    """A node of a graph that is a recurrent layer; ``packed``: sequences have different lengths."""
 
     row: int
     name: str
@@ -47,12 +46,12 @@ class _Node:
 
     @property
     def library(self) -> str | None:
-        """Return the library that computes the layer: oneDNN if OpenVINO's CPU plugin runs it."""
+        """Return oneDNN for OpenVINO's CPU plugin."""
         return "oneDNN" if self.engine == "openvino" else None
 
 
 def onnx_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each layer, or stack of layers, of a graph that an engine ran."""
+    """Yield the recurrent layers of graphs; a stack of layers is one call."""
     is_layer = events.is_kind("op") & events.where_name(_LAYER.fullmatch)
     layers = np.flatnonzero(is_layer)
     if not len(layers):
@@ -71,9 +70,9 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _width_in_any_step(width: int | None, step_widths: Sequence[int | None]) -> int | None:
-    """Return ``width``; if it is None, return the width that the other steps agree on, or None.
+    """Return ``width``, else the width in the other steps.
 
-    A width can be missing in one step, because nodes that take less than 1 µs have no event.
+    Nodes that take less than 1 µs have no event, so one step may lack a width.
     """
     others = set(step_widths) - {None}
     return others.pop() if width is None and len(others) == 1 else width
@@ -90,7 +89,7 @@ def _calls(
 
 
 def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
-    """Return ``call``, packed if a node is packed, without directions if its nodes show none."""
+    """Correct ``call`` by what its nodes show: unknown directions, or packed sequences."""
     network = call.network
     if nodes[0].network.directions is None:
         network = replace(network, directions=None, cells=None)
@@ -103,7 +102,7 @@ def _loop(node: _Node, next_matmul_inputs: int | None) -> Loop:
     network = node.network
     directions = network.directions or 1
     if directions == 2 and network.hidden is not None:
-        # One node writes the outputs of both directions, joined.
+        # one node joins the outputs of both directions
         next_matmul_inputs = 2 * network.hidden
     return layer_loop(
         replace(network, directions=None),
@@ -118,7 +117,7 @@ def _loop(node: _Node, next_matmul_inputs: int | None) -> Loop:
 def _widths_after(
     events: EventTable, inputs: Inputs, nodes: Sequence[_Node]
 ) -> Iterator[int | None]:
-    """Yield for each node the input width of the next matmul in its step, or None."""
+    """Yield the input width of the next matmul after each node."""
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = nodes[0].row
     in_step = (rank == rank[first]) & (step == step[first])
@@ -150,10 +149,7 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
 
 
 def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -> Network:
-    """Return ``network`` with sizes; ``data`` is the shape of X: (batch, time, inputs).
-
-    The states have the shape (batch, directions, hidden).
-    """
+    """Add the sizes shown by X (batch, time, inputs) and the states (batch, directions, hidden)."""
     state = shape_at(list(shapes), 1, 3)
     return replace(
         network,
@@ -168,11 +164,7 @@ def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -
 def _onnx_network(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """Return ``network`` with sizes; ``data`` is the shape of X: (time, batch, inputs).
-
-    The shapes of R, B and the states give the hidden units and directions. Both stay None if the
-    shapes do not agree.
-    """
+    """Add the sizes shown by X (time, batch, inputs), R, B and the states, if they agree."""
     units: set[tuple[int, int]] = set()
     matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
     for shape in matrices:

@@ -1,9 +1,8 @@
 """Loops of cells in PyTensor and Theano: a ``Scan``, whose operators repeat once per time step.
 
-The libraries may merge Scans with the same number of time steps, and join their names with ``&``;
-such Scans are the two directions of a layer. Activations are hidden in fused operators
-(``Composite``), so only the shapes of the matmuls show the cells. The Scan of a gradient is called
-``grad_of_<loop>``.
+Both directions of a layer may be merged into one Scan, with names joined by ``&``. Activations are
+hidden in fused operators (``Composite``), so only the shapes of the matmuls show the cells. The
+Scan of a gradient is called ``grad_of_<loop>``.
 """
 
 from __future__ import annotations
@@ -32,14 +31,13 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: Least number of equal groups of matmuls that a Scan of cells has.
+#: Least number of repetitions in a Scan of cells.
 LEAST_REPETITIONS = 3
 
 _PRODUCT = re.compile(r"(?:pytensor|theano)::(?:Dot22|Dot22Scalar|Gemm|[Dd]ot|BatchedDot)\b")
 
 
 def pytensor_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each Scan that contains cells."""
     is_scan = events.where_name(lambda name: scan_label(name) is not None)
     is_scan = is_scan & events.is_kind("op")
     scans = np.flatnonzero(is_scan)
@@ -72,7 +70,7 @@ def pytensor_calls(events: EventTable) -> Iterator[Call]:
 
 @dataclass(frozen=True)
 class _Scan:
-    """A forward Scan, the rows of its gradient Scans, and how many Scans were merged into it."""
+    """A forward Scan, its gradient Scans, and how many Scans were merged into it."""
 
     row: int
     merged: int
@@ -80,7 +78,7 @@ class _Scan:
 
 
 def _forward(names: Mapping[int, str]) -> list[_Scan]:
-    """Return the forward Scans; ``names`` is {row: name of a Scan} in execution order."""
+    """Return the forward Scans in execution order, from {row: name}."""
     labels = {row: scan_label(name) or "" for row, name in names.items()}
     forward: dict[str, list[int]] = {}
     backward: dict[str, list[int]] = {}
@@ -98,7 +96,7 @@ def _forward(names: Mapping[int, str]) -> list[_Scan]:
 
 
 def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
-    """Return the rows of each Scan's gradients, which run in the reverse order of ``rows``."""
+    """Return the gradients of each Scan, which run in reverse order."""
     if len(rows) == 1:
         return [list(backward)]
     paired = len(rows) == len(backward)
@@ -106,10 +104,9 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its matmuls show cells, alone or with a matmul of x before.
+    """Yield ``scan`` as a loop if its matmuls, or one of x before it, show cells.
 
-    ``products`` are the matmuls in the Scan, ``before`` the matmuls before the Scan. ``names`` has
-    a code for the name of each event in the Scan.
+    ``names`` codes the name of each event in the Scan.
     """
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _whole_repeat(operands)
@@ -144,7 +141,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
 
 
 def _input_weight(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
-    """Yield the shape of the weight in the last matmul of x for all time steps, if there is one."""
+    """Find the weight by which x of all time steps was multiplied before the Scan."""
     for product in reversed(products.tolist()):
         pair = _operands(inputs, product)
         if pair and pair[1][1] == weight[1] and not pair[0][0] % batch and pair[0][0] > batch:
@@ -153,13 +150,13 @@ def _input_weight(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> 
 
 
 def _operands(inputs: Inputs, row: int) -> tuple[Shape, Shape] | None:
-    """Return the shapes of x and y of ``Gemm(z, a, x, y, b)``; None if not recorded."""
+    """Return the shapes of x and y of ``Gemm(z, a, x, y, b)``."""
     matrices = [s for s in inputs.shapes(row) if isinstance(s, tuple) and len(s) == 2]
     return (matrices[-2], matrices[-1]) if len(matrices) >= 2 else None
 
 
 def _whole_repeat(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | None:
-    """Return the repeating pattern that all matmuls form; None if they do not repeat."""
+    """Return the repeating pattern that all matmuls form."""
     if None in operands or len(operands) < LEAST_REPETITIONS:
         return None
     numbers: dict[object, int] = {}
@@ -170,7 +167,7 @@ def _whole_repeat(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | No
 
 
 def _units(weights: Sequence[Shape], shared: Network) -> tuple[Network, ...]:
-    """Divide ``weights`` into equal cells, as few as possible; empty if they form no cells."""
+    """Divide ``weights`` into equal cells, as few as possible."""
     counts = Counter(weights)
     alike = math.gcd(*counts.values())
     for cells in sorted({n for n in range(1, alike + 1) if alike % n == 0}):

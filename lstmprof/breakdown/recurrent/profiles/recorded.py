@@ -1,4 +1,4 @@
-"""The shapes and element types of an op's inputs, as a profile records them."""
+"""The recorded shapes and element types of an op's inputs, and repeating patterns of ops."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: No tensor has more elements than this; a larger shape is damaged and is treated as not recorded.
+#: Most elements of a tensor; a larger shape is a damaged record.
 _MOST_ELEMENTS = 2**48
 
 
 def in_order(events: EventTable, rows: Ints) -> Ints:
-    """Return ``rows`` sorted by start."""
     return rows[np.argsort(events.start_ns[rows], kind="stable")]
 
 
@@ -32,18 +31,18 @@ def by_step(events: EventTable, rows: Ints) -> Iterator[Ints]:
 
 
 class Inputs:
-    """The recorded inputs of ops: each is a shape, a list of shapes, or None if not recorded."""
+    """The recorded inputs of ops: shapes, lists of shapes, or None if not recorded."""
 
     def __init__(self, events: EventTable) -> None:
         self._shapes = events.texts("shapes")
         self._dtypes = events.texts("dtypes")
 
     def shapes(self, row: int) -> list[Any]:
-        """Return per input a shape, a list of shapes, or None; [] if the op has no record."""
+        """Return a shape, a list of shapes, or None per input."""
         return [_shape(entry) for entry in _listed(*self._shapes, row)]
 
     def dtypes(self, row: int) -> list[str]:
-        """Return the element type of each input; [] if the op has no record."""
+        """Return the element type of each input."""
         return [str(entry) for entry in _listed(*self._dtypes, row)]
 
 
@@ -54,7 +53,7 @@ def _listed(codes: Any, texts: list[str], row: int) -> list[Any]:
 
 
 def _shape(entry: Any) -> Any:
-    """Return ``entry`` as a shape or list of shapes; None for a scalar or an unrecorded input."""
+    """Return ``entry`` as a shape or list of shapes."""
     if not isinstance(entry, list) or not entry:
         return None
     if all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in entry):
@@ -64,30 +63,27 @@ def _shape(entry: Any) -> Any:
 
 
 def shape_at(shapes: list[Any], number: int, dimensions: int) -> Shape | None:
-    """Return the shape of input ``number`` (0 is the first).
-
-    Return None if this shape does not have exactly ``dimensions`` dimensions.
-    """
+    """Return the shape of input ``number`` if it has this number of ``dimensions``."""
     shape = shapes[number] if number < len(shapes) else None
     return shape if isinstance(shape, tuple) and len(shape) == dimensions else None
 
 
 def shapes_at(shapes: list[Any], number: int) -> list[Shape]:
-    """Return the shapes of the tensors in input ``number``; empty if the input is no list."""
+    """Return the shapes of the tensors in input ``number``, which is a list."""
     listed = shapes[number] if number < len(shapes) else None
     if not isinstance(listed, list):
         return []
     return [shape for shape in listed if isinstance(shape, tuple)]
 
 
-#: Longest pattern (number of entries) that is searched. The pattern of a cell has fewer than ten
-#: entries (matmuls and activations of a time step), the pattern of several layers some dozens.
+#: Longest pattern that is searched. A cell has fewer than ten entries (matmuls and activations of a
+#: time step), several layers have some dozens.
 LONGEST = 96
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """A pattern of ``period`` entries that occurs ``count`` times in a row, from ``start`` on."""
+    """A pattern of ``period`` entries that occurs ``count`` times in a row."""
 
     start: int
     period: int
@@ -95,7 +91,6 @@ class Repeat:
 
     @property
     def end(self) -> int:
-        """Return the index of the first entry after the last repetition."""
         return self.start + self.period * self.count
 
 
@@ -105,13 +100,9 @@ def repeats(
     begins: Callable[[Ints], bool],
     least: int,
 ) -> list[Repeat]:
-    """Find patterns in ``codes`` that repeat at least ``least`` times in a row, without overlaps.
+    """Find ``wanted`` patterns in ``codes`` that repeat without overlaps, the longest first.
 
-    Only patterns for which ``wanted`` is True count. A run is a pattern with its repetitions. The
-    longest run is chosen first. If two runs are equally long, the run with the shorter pattern is
-    chosen first. If the number of entries of a run is not a multiple of the period, the run has
-    several possible starts. It begins at the first possible start at which ``begins`` is True for
-    the pattern. If there is no such start, the run begins at its first entry.
+    ``begins`` decides where a pattern may begin, because any rotation of a pattern repeats, too.
     """
     runs: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)
@@ -131,10 +122,7 @@ def repeats(
 
 
 def _periodic_parts(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, period, length) of each longest possible periodic stretch of ``codes``.
-
-    A stretch has at least ``least`` periods.
-    """
+    """Yield (start, period, length) of the longest stretches of ``codes`` that repeat."""
     for period in range(1, min(LONGEST, len(codes) // least) + 1):
         same = np.concatenate(([0], (codes[period:] == codes[:-period]).astype(np.int8), [0]))
         edges = np.diff(same)

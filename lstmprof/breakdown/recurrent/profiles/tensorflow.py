@@ -47,7 +47,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 
-#: Name of a node; on a GPU, the executor writes the name of the GPU before it.
+#: On a GPU, the executor writes the GPU's name first.
 _NODE = re.compile(r"(?:[A-Z]+:\d+ )?([^:\s]+):(_?[A-Z]\w*)")
 _GRADIENT = re.compile(r"(?:^|/)gradient(?:s|_tape)(?:_\d+)?/")
 _BODY = re.compile(r"(.*)/(body|cond)/_\d+/")
@@ -58,19 +58,18 @@ _BLOCK = re.compile(r"BlockLSTM(?:V2)?")
 _BLOCK_GRADIENT = re.compile(r"BlockLSTMGrad(?:V2)?")
 _CELLS = {"LSTMBlockCell": "lstm", "GRUBlockCell": "gru", "GRUBlockCellV2": "gru"}
 _CONDITION = "LoopCond"
-#: Scope of one direction: Keras's Bidirectional names its layers ``forward_lstm``,
-#: ``backward_lstm``.
+#: Keras's Bidirectional names its layers ``forward_lstm``, ``backward_lstm``.
 _DIRECTION = re.compile(r"(bidirectional[^/]*/)(?:forward|backward)_")
-#: The number of runs of a program is the number of runs of most nodes outside of loops, if at least
-#: this many nodes ran equally often. Chosen by hand.
+#: A program's runs are counted by its nodes outside of loops, if at least this many ran equally
+#: often. Chosen by hand.
 LEAST_NODES = 4
 
 
 @dataclass(frozen=True)
 class _Node:
-    """What a node's name shows: its loop, the part of the loop (body or cond), its role in a cell.
+    """What a node's name shows: its loop, the loop's part (body or cond), its role.
 
-    ``scope`` is the node's path up to and with the innermost name of a recurrent layer or cell.
+    ``scope`` is the path up to the innermost name of a recurrent layer or cell.
     """
 
     op_type: str
@@ -110,7 +109,7 @@ def _role(op_type: str) -> int | None:
 
 
 class _Step:
-    """The nodes ``rows`` of one step, in execution order."""
+    """The nodes of one step, in execution order."""
 
     def __init__(
         self,
@@ -130,7 +129,7 @@ class _Step:
         return self.nodes[int(self.codes[row])]
 
     def loop_of(self, row: int) -> str | None:
-        """Return the name of the loop in whose body the node ran; None outside of loops."""
+        """Return the name of the loop in whose body the node ran."""
         node = self.node(row)
         if self.placed:
             return node.loop if node.part == "body" else None
@@ -146,9 +145,9 @@ class _Step:
         return None
 
     def runs(self, repetitions: int) -> int | None:
-        """Return how often the program ran: as often as most nodes outside of loops.
+        """Return how often the program ran, if this is certain.
 
-        Return None if this is uncertain. ``repetitions`` is how often a loop's body ran.
+        ``repetitions`` is how often a loop's body ran.
         """
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
@@ -159,7 +158,7 @@ class _Step:
         return usual[0][0]
 
     def op(self, row: int) -> Op:
-        """Return the node as an op of a cell, with the recorded shapes of its inputs."""
+        """Return the node as an op of a cell, with recorded shapes."""
         shapes, dtypes = self.inputs.shapes(row), self.inputs.dtypes(row)
         role = self.node(row).role
         assert role is not None
@@ -169,20 +168,13 @@ class _Step:
 
 
 def tensorflow_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each recurrent layer and loop of cells that TensorFlow ran node by node.
-
-    If no such node was recorded on the host, the names of nodes in the events of kernels show the
-    loops.
-    """
+    """Yield the recurrent layers and loops of cells that TensorFlow ran node by node."""
     calls = list(_calls(events, "op", "name"))
     yield from calls or _calls(events, "kernel", "op_name")
 
 
 def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
-    """Yield the calls of recurrent layers and loops of cells, found in events of one ``kind``.
-
-    ``column`` is the name of the column with the names of nodes.
-    """
+    """Yield the recurrent layers and loops of cells, from names of nodes in ``column``."""
     codes, texts = events.texts(column)
     nodes = {code: node for code, text in enumerate(texts) if (node := _node(text))}
     rows = np.flatnonzero(events.is_kind(kind) & np.isin(codes, list(nodes)))
@@ -199,10 +191,7 @@ def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
 
 
 def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
-    """Return one kernel per run of each node: the kernels of the node's most frequent kernel name.
-
-    ``codes`` has the node of each event.
-    """
+    """Return one kernel per run of each node: its most frequent kernel."""
     names = events.texts("name")[0]
     kernels = Groups(codes[rows], names[rows])
     kernels_of: dict[int, Ints] = {}
@@ -224,7 +213,7 @@ def _matters(node: _Node) -> bool:
 def _with_gradients(
     step: _Step, layer: re.Pattern[str], gradient: re.Pattern[str]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (row, rows of its gradient op) for each layer op; gradients run in reverse order."""
+    """Yield each layer op with its gradient op; gradients run in reverse order."""
     rows = [r for r in step.rows.tolist() if layer.fullmatch(step.node(r).op_type)]
     back = [r for r in step.rows.tolist() if gradient.fullmatch(step.node(r).op_type)]
     paired = back[::-1] if len(back) == len(rows) else [None] * len(rows)
@@ -301,7 +290,7 @@ def _cudnn(step: _Step, row: int) -> Network:
 
 
 def _runs(step: _Step) -> Iterator[list[Loop]]:
-    """Yield for each run of the program its loops of cells, sorted by their last matmul."""
+    """Yield the loops of cells of each run of the program."""
     bodies: dict[str, list[int]] = {}
     conditions: Counter[str] = Counter()
     seen: dict[tuple[str, int], int] = {}
@@ -325,13 +314,12 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """Return when the loop's last matmul or cell op starts; stacked loops start in this order."""
+    """Return when the loop's last matmul starts; stacked loops start in this order."""
     work = [row for row in loop.rows.tolist() if step.node(row).role in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
 
 def _is_gradient(key: str, loop: str) -> bool:
-    """Return whether the loop ``key`` computes the gradient of ``loop``."""
     return bool(_GRADIENT.search(key + "/")) and key.endswith(("/" + loop, "/" + loop + "_grad"))
 
 
@@ -340,8 +328,7 @@ def _loops(
 ) -> Iterator[Loop]:
     """Yield each run of one loop, if it has cells.
 
-    ``rows`` and ``backward`` are the events of all runs. ``conditions`` is how often the loop's
-    condition ran in all runs.
+    ``conditions`` is how often the loop's condition ran in all runs.
     """
     firsts: dict[int, int] = {}
     counts: Counter[int] = Counter()
@@ -395,7 +382,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Divide ``rows`` among the ``runs`` of a loop; a node runs equally often in each run."""
+    """Divide events among the runs of a loop; nodes run equally often in each."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs
@@ -406,7 +393,7 @@ def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
 
 
 def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
-    """Yield each cell of a time step as one direction of one layer; ``pattern`` has its nodes."""
+    """Yield each cell of a time step as one direction of one layer."""
     cells = [row for row in pattern if step.node(row).role == CELL]
     if cells:
         yield from (_cell(step, row) for row in cells)
@@ -427,9 +414,9 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
 
 
 def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
-    """Return ``unit`` with the cell and inputs that its matmuls show; activations may be omitted.
+    """Correct the cell and inputs by its matmuls.
 
-    If the profile has only one tanh of an LSTM, the LSTM would look like a GRU.
+    TensorFlow omits short ops, and an LSTM with only one tanh looks like a GRU.
     """
     weights = [op.weight for op in ops if op.role == PRODUCT]
     known = [weight for weight in weights if weight]
@@ -440,10 +427,7 @@ def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return {scope: rows of its nodes} for scopes with a matmul and with "cell" in their name.
-
-    If there is no such scope, return all scopes with a matmul, which are named after layers.
-    """
+    """Return the nodes of each scope that has a matmul and is named after a cell or layer."""
     scopes: dict[str, list[int]] = {}
     for row in pattern:
         if scope := step.node(row).scope:
@@ -458,7 +442,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _cell(step: _Step, row: int) -> Network:
-    """Return the network that the recorded inputs (x, state, …) of a cell op show."""
+    """Return the network shown by the inputs (x, state, …) of a cell op."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
     return Network(

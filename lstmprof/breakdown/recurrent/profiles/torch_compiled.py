@@ -1,11 +1,9 @@
 """Cells in code that torch.compile compiled: matmuls are ops, everything else is fused kernels.
 
-Three nested events contain compiled code, the outermost first: ``Torch-Compiled Region: 0/1``
-(numbers of frame and graph; without numbers before PyTorch 2.5), autograd's function
-``CompiledFunction``, and the graph ``## Call CompiledFxGraph …``. No sigmoid and no tanh is
-visible, so only the widths of the matmuls show a cell: without recorded shapes no cell is
-recognised. A cell that multiplies x and h by one matmul is not recognised either, because such a
-matmul may belong to any network.
+Compiled code is in ``Torch-Compiled Region: 0/1`` (frame and graph; no numbers before PyTorch 2.5),
+inside it ``CompiledFunction`` of autograd, and the graph ``## Call CompiledFxGraph …``. No sigmoid
+and no tanh is visible, so only the widths of the matmuls show a cell. A cell that multiplies x and
+h by one matmul is not recognised, because such a matmul may belong to any network.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _NUMBERS = re.compile(r": \d+/\d+.*$")
 
 
 def compiled_regions(events: EventTable) -> Ints:
-    """Return for each event the row of its outermost compiled region, or ``NONE``."""
+    """Return the outermost compiled region around each event."""
     regions = events.is_kind("op", "range")
     regions = regions & events.where_name(_REGION.match)
     if not regions.any():
@@ -41,7 +39,7 @@ def compiled_regions(events: EventTable) -> Ints:
 def gated_units(
     operands: Sequence[tuple[Shape | None, Shape | None]], dtype: str | None
 ) -> tuple[Network, ...]:
-    """Return the cells that the (data, weight) shapes of a time step's matmuls show, or ()."""
+    """Return the cells shown by the (data, weight) shapes of a time step's matmuls."""
     data = [shape for shape, _ in operands if shape and len(shape) == 2]
     weights = [shape for _, shape in operands if shape and len(shape) == 2]
     batches = {shape[0] for shape in data}
@@ -52,13 +50,13 @@ def gated_units(
 
 
 def name_of(region: str, products: int) -> str:
-    """Return the region's name without numbers: ``Torch-Compiled Region, 2 products`` (matmuls)."""
+    """Return the name in the layer table: ``Torch-Compiled Region, 2 products`` (matmuls)."""
     called = "CompiledFxGraph" if region.startswith("## Call ") else _NUMBERS.sub("", region)
     return f"{called}, {products} product" + "s" * (products != 1)
 
 
 def ran_once(regions: Sequence[str]) -> bool:
-    """Return whether ``regions``, in order, certainly belong to one run of one loop."""
+    """Return whether these consecutive regions certainly belong to one run of a loop."""
     graphs = [name for n, name in enumerate(regions) if n == 0 or name != regions[n - 1]]
     return len(graphs) <= 2 and all(_NUMBERS.search(name) for name in graphs)
 
@@ -71,7 +69,7 @@ _PRODUCT = re.compile(r"aoti_torch_\w+?_(?:add)?mm_out")
 
 
 def exported_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the calls of layers in exported code (AOTInductor); a stack of layers is one call."""
+    """Yield the layers of exported code (AOTInductor); a stack of layers is one call."""
     is_layer = events.is_kind("op") & events.is_one_of("name", *_LAYERS)
     layers = np.flatnonzero(is_layer)
     if not len(layers):

@@ -36,26 +36,25 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.implementations import LAYER_OP
 
-#: If an op has one of these names, op names have no ``aten::`` (before PyTorch 1.5). No other
-#: framework has ops with these names.
+#: PyTorch before 1.5, which writes op names without ``aten::``; no other framework has these ops.
 _UNNAMED = frozenset(("addmm", "AddmmBackward"))
 _OUTER = re.compile(r"(?:aten::)?(lstm|gru|rnn_tanh|rnn_relu)")
 _CHUNK = re.compile(r"(?:aten::)?(?:unsafe_)?chunk")
-#: Ops of vendors' libraries → name of the library.
+#: Op → vendor's library
 _VENDORS = {
     "aten::_cudnn_rnn": "cuDNN",
     "aten::miopen_rnn": "MIOpen",
     "aten::mkldnn_rnn_layer": "oneDNN",
 }
-#: Names of matmuls, with and without namespace, inside layers that ATen computes itself.
+#: Matmuls of layers that ATen computes itself
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
-#: Vendor's op → index of the initial states in the list of recorded inputs.
+#: Index of the initial states among the recorded inputs
 _STATE_INPUT = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
 
 
 def layer_rows(events: EventTable) -> Flags:
-    """Return a mask of the ops that run a recurrent layer, without ops inside another such op."""
+    """Return a mask of the outermost ops that run a recurrent layer."""
     prefix = "" if _UNNAMED.intersection(events.texts("name")[1]) else "aten::"
     layer = events.is_kind("op") & events.where_name(
         lambda name: name in _VENDORS or (name.startswith(prefix) and bool(_OUTER.fullmatch(name)))
@@ -64,7 +63,7 @@ def layer_rows(events: EventTable) -> Flags:
 
 
 def within(events: EventTable, outer: Flags) -> Flags:
-    """Return a mask of the events that are inside an event of the mask ``outer``."""
+    """Return a mask of the events inside an event of the mask ``outer``."""
     parent = events.rows_named("parent_id")
     above = values_at(nearest(parent, outer), parent)
     return np.asarray(above != NONE, np.bool_)
@@ -72,7 +71,7 @@ def within(events: EventTable, outer: Flags) -> Flags:
 
 @dataclass(frozen=True)
 class _Op:
-    """A layer's op, {name: rows} of the ops ``inside`` it, and the parent of every event."""
+    """A layer's op, the ops inside it by name, and the parent of every event."""
 
     inputs: Inputs
     row: int
@@ -109,13 +108,13 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _innermost(rows: list[int], parent: Ints) -> list[int]:
-    """Return the ``rows`` that are not the parent of another row."""
+    """Return the ``rows`` that contain no other row."""
     around = {int(parent[row]) for row in rows}
     return [row for row in rows if row not in around]
 
 
 def _network(op: _Op) -> Network:
-    """Return the network that the layer's op and the vendor's ops inside it show."""
+    """Return the network shown by the layer's op and the vendor's ops inside it."""
     outer = _OUTER.fullmatch(op.name)
     network = _outer_network(op, outer[1]) if outer else Network()
     for name in _VENDORS:
@@ -146,7 +145,7 @@ def _network(op: _Op) -> Network:
 
 
 def _dtype(op: _Op) -> str | None:
-    """Return the element type of a vendor's op inside ``op``, else of a matmul inside ``op``."""
+    """Return the element type of the computation inside ``op``."""
     rows = [op.named(name)[0] for name in (*_VENDORS, *_MATMULS) if op.named(name)]
     named = (dtype_named(next(iter(op.inputs.dtypes(row)), None)) for row in rows)
     return next((dtype for dtype in named if dtype), None)
@@ -201,7 +200,7 @@ def _input_network(shapes: list[Any], states: Shape | None, packed: bool) -> Net
 def _with_weights(
     network: Network, matrices: Sequence[Shape], states: Shape | None, gates: int
 ) -> Network:
-    """Return ``network`` with the sizes that its weights show; weights come layer by layer."""
+    """Add the sizes shown by the weights, which come layer by layer."""
     if states is None or not matrices or len(matrices) % states[0]:
         return network
     per_unit = len(matrices) // states[0]
@@ -219,7 +218,7 @@ def _with_weights(
 
 
 def _vendor_network(op: _Op, row: int, name: str) -> Network:
-    """Return the network that the inputs of cuDNN's or MIOpen's op show."""
+    """Return the network shown by the inputs of cuDNN's or MIOpen's op."""
     shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)
     states = _states(shapes, _STATE_INPUT[name])
     network = replace(
@@ -252,7 +251,7 @@ def _onednn_network(op: _Op, rows: Sequence[int]) -> Network:
             )
         )
     first = units[0]
-    joins = sum(op.parent[row] == op.row for row in op.named("aten::cat"))
+    joins = sum(op.parent[row] == op.row for row in op.named("aten::cat"))  # of two directions
     if joins == 0:
         return replace(first, layers=len(rows), directions=1)
     if 2 * joins == len(rows):

@@ -1,10 +1,9 @@
 """Loops of cells that PyTorch runs one time step at a time: cell ops, or matmuls with σ and tanh.
 
-A loop is at least three repetitions of a pattern of ops on one thread that contains a cell: a cell
-op, a matmul followed by a sigmoid and a tanh, or the matmuls of a compiled cell. If shapes are
-recorded, operands must have equal widths, but not equal batch sizes. Ops that make new states end a
-loop. If inputs are as wide as the units, or no shapes are recorded, a repetition may also be one of
-two equal layers that alternate. In this case, the number of gradients of weights decides.
+A loop is a repeated pattern of ops on one thread: a cell op, a matmul with a sigmoid and a tanh, or
+the matmuls of a compiled cell. Widths of operands must be equal, but batch sizes may differ. If
+inputs are as wide as the units, two equal layers that alternate look alike; then the number of
+gradients of weights decides.
 """
 
 from __future__ import annotations
@@ -43,17 +42,16 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: Least number of repetitions of a loop. Two are not enough, because any network may run the same
-#: ops twice.
+#: Any network may run the same ops twice.
 LEAST_REPETITIONS = 3
 
 _CELL = re.compile(r"aten::(?:(lstm|gru|rnn_tanh|rnn_relu)_cell|_thnn_fused_(lstm|gru)_cell)")
 _PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|addmv|einsum)")
 _ACTIVATION = re.compile(r"aten::(sigmoid|tanh)_?")
-#: Ops that make the initial states of a loop, or join its outputs; they end a loop.
+#: Ops before and after a loop, which make initial states or join outputs.
 _BOUNDARY = re.compile(r"aten::(?:zeros|new_zeros|new_full|stack|unbind|flip)")
-#: Name of an op → number of its inputs. Only the last recorded inputs are read, because TorchScript
-#: records its whole stack before them.
+#: Number of inputs. Only the last recorded ones are read: TorchScript records its whole stack
+#: first.
 _INPUTS = {"linear": 3, "matmul": 2, "mm": 2, "bmm": 2, "sigmoid": 1, "tanh": 1}
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
@@ -61,11 +59,10 @@ _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The matmuls, activations, cell ops and boundary ops ("tokens") of one thread and step.
+    """The matmuls, activations and other ops of one thread and step that show cells.
 
-    Arrays have one entry per token, except ``ops``: the rows of the thread's outermost ops.
-    ``positions`` are the tokens' indices in ``ops``. ``codes`` are equal for equal ops. ``regions``
-    are the rows of the compiled regions around the tokens, or ``NONE``.
+    ``ops`` are the thread's outermost ops, and ``positions`` the tokens' indices in them. Equal
+    ``codes`` are equal ops. ``regions`` are the compiled regions around the tokens.
     """
 
     rows: Ints
@@ -114,10 +111,7 @@ def _role(name: str) -> int:
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:
-    """Return the outermost ops; an op that contains some of ``rows`` is replaced by its inner ops.
-
-    The replacement is repeated until no op in the result contains one of ``rows``.
-    """
+    """Return the outermost ops that contain none of ``rows``."""
     parent = events.rows_named("parent_id")
     holds = np.zeros(len(events), dtype=np.bool_)
     above = parent[rows]
@@ -152,26 +146,20 @@ class _Reader:
         return self.texts[int(self.names[row])]
 
     def operands(self, row: int) -> tuple[Shape | None, Shape | None]:
-        """Return the shapes (data, weight) of a matmul's inputs; the weight is (inner, outer).
-
-        For other ops, return (first input, None).
-        """
+        """Return the shapes of a matmul's data, and of its weight as (inner, outer)."""
         key = (int(self.names[row]), int(self._shapes[row]))
         if key not in self._memory:
             self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
         return self._memory[key]
 
     def may_compute_gates(self, products: Ints) -> bool:
-        """Return whether one of these matmuls has 3 or 4 times as many outputs as inputs."""
+        """Return whether a matmul has 3 or 4 times as many outputs as inputs."""
         distinct = products[np.unique(self._shapes[products], return_index=True)[1]]
         weights = (self.operands(row)[1] for row in distinct.tolist())
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
 
     def gradients(self, row: int) -> Counter[Shape | None]:
-        """Return {shape: number of gradients of weights with this shape} in the step of ``row``.
-
-        The dimensions of each shape are sorted.
-        """
+        """Count the gradients of weights in the step of ``row``, by shape (dimensions sorted)."""
         if not self._counts:
             for gradient in self._gradients.tolist():
                 step = self._counts.setdefault(self._step_of(gradient), Counter())
@@ -182,14 +170,14 @@ class _Reader:
         return tuple(int(column[row]) for column in self._rank_and_step)
 
     def dtype(self, row: int) -> str | None:
-        """Return the first known element type of the inputs; under autocast, of the inner op."""
+        """Return the element type of the computation; under autocast, the inner op shows it."""
         inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
         own = next((dtype for dtype in named if dtype), None)
         return own if inside == NONE else self.dtype(inside) or own
 
     def codes(self, rows: Ints, roles: Ints, compiled: Flags) -> Ints:
-        """Return a number per row; it is equal for equal name, widths, role and ``compiled``."""
+        """Return a number per op, equal for ops with equal names, widths and roles."""
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
         listed = zip(rows.tolist(), roles.tolist(), compiled.tolist(), strict=True)
@@ -235,9 +223,9 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
 
 
 def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
-    """Return whether the step has exactly one gradient per weight of the loops' patterns.
+    """Return whether the step has one gradient per weight of the loops' patterns.
 
-    If so, each repetition of a pattern uses the same weights, so no layers alternate.
+    If so, all repetitions use the same weights, so no layers alternate.
     """
     counts = reader.gradients(runs[0].pattern[0])
     needed = Counter(_sorted(weight) for run in runs for weight in run.weights())
@@ -245,7 +233,7 @@ def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
 
 
 def _sorted(shape: Shape | None) -> Shape | None:
-    """Return ``shape`` with its dimensions sorted, so that it equals the shape of its transpose."""
+    """Sort the dimensions, so that a matrix equals its transpose."""
     return None if shape is None else tuple(sorted(shape))
 
 
@@ -261,7 +249,7 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, positions: Sequence[int]) -> b
 def _units_of_gates(
     reader: _Reader, tokens: _Tokens, positions: Sequence[int]
 ) -> tuple[Network, ...]:
-    """Return the cells if each matmul computes all gates of a cell; activations are ignored."""
+    """Return the cells if each matmul computes all gates of a cell."""
     at = np.array(positions)
     roles = tokens.roles[at]
     if CELL in roles:
@@ -276,7 +264,7 @@ def _begins(roles: Sequence[int]) -> bool:
 
 
 class _Run:
-    """The repetitions of one pattern of tokens; ``units`` are the cells in one repetition."""
+    """The repetitions of one pattern of ops, and its cells."""
 
     def __init__(self, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
         self._reader, self._tokens, self._run = reader, tokens, run
@@ -307,14 +295,14 @@ class _Run:
         )
 
     def _regions(self) -> list[int]:
-        """Return the rows of the compiled regions around matmuls; empty if a matmul has none."""
+        """Return the compiled regions around the matmuls, if all are compiled."""
         regions = self._tokens.regions[self._run.start : self._run.end]
         if not self._gated or NONE in regions:
             return []
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
-        """Return the rows of the run's ops; add ``regions`` if each repetition has its own."""
+        """Return the ops of the run, and the compiled region of each repetition."""
         positions, run = self._tokens.positions, self._run
         rows = self._tokens.ops[positions[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()
@@ -326,10 +314,7 @@ class _Run:
         return not regions or (len(names) >= self._run.count and ran_once(names))
 
     def weights(self) -> list[Shape | None]:
-        """Return the shapes of the weights of the matmuls and cell ops in one repetition.
-
-        A matmul has one shape, a cell op two. A shape is None if it is unknown.
-        """
+        """Return the shapes of the weights of one repetition; a cell op has two."""
         listed: list[Shape | None] = []
         for row, role in zip(self.pattern, self.roles, strict=True):
             if role == PRODUCT:
@@ -349,8 +334,8 @@ class _Run:
     def _last_op(self) -> int:
         """Return the index in ``ops`` of the loop's last op.
 
-        Ops after the last token belong to the loop if the same ops follow the token in the
-        repetition before.
+        Ops after the last matmul or activation belong to the loop if the repetition before has
+        them, too.
         """
         positions, run = self._tokens.positions, self._run
         last, before = int(positions[run.end - 1]), int(positions[run.end - 1 - run.period])
@@ -402,7 +387,7 @@ class _Run:
         )
 
     def _inputs_before(self, unit: Network) -> int | None:
-        """Return the input width of x, if a matmul before the loop reads x of all time steps."""
+        """Return the width of x if a matmul before the loop reads all time steps."""
         tokens, position = self._tokens, self._run.start - 1
         while position >= 0 and tokens.roles[position] in (PRODUCT, BOUNDARY):
             _, weight = self._reader.operands(int(tokens.rows[position]))
@@ -412,7 +397,7 @@ class _Run:
         return None
 
     def _next_matmul_inputs(self) -> int | None:
-        """Return the input width of the first matmul after the loop; None if unknown."""
+        """Return the input width of the first matmul after the loop."""
         tokens, end = self._tokens, self._run.end
         later = np.flatnonzero(tokens.roles[end:] == PRODUCT)
         if not len(later):
@@ -421,6 +406,6 @@ class _Run:
         return int(weight[0]) if weight else None
 
     def _batches(self) -> set[Shape | None]:
-        """Return the distinct input shapes of the pattern's first op in all repetitions."""
+        """Return the input shapes of the pattern's first op in all repetitions."""
         first = self._tokens.rows[self._run.start : self._run.end : self._run.period].tolist()
         return {self._reader.operands(row)[0] for row in first}

@@ -1,12 +1,11 @@
 """Loops of cells in programs that XLA compiled: ``while``, whose body runs once per time step.
 
-The column ``op_name`` has the path of an instruction in the user's program:
-``jit(step)/jvp(forward)/while/body/…/dot_general``, and in the backward pass
-``transpose(jvp(forward))/…``. On a CPU, the ``while`` is an event; its body runs inside it or, on
-other threads, after it. On a GPU, the kernels of the body repeat on a stream. The operands of the
-matmuls (``formats.xplane.events``) show the network; activations are often hidden in fusions. If
-one matmul multiplies x and h together, it does not show the width of h, but the input of a tanh
-does. Without operands, only a cell's name in the path of a matmul shows the cell.
+``op_name`` is an instruction's path in the user's program, such as
+``jit(step)/jvp(forward)/while/body/…/dot_general``; ``transpose(…)`` marks the backward pass. On a
+CPU, ``while`` is an event, and its body runs inside it or later on other threads. On a GPU, the
+kernels of the body repeat on a stream. The operands of the matmuls (``formats.xplane.events``) show
+the network, because activations are often hidden in fusions. Without operands, only a cell's name
+in the path shows it.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: Kernels must repeat at least this often to be recognised as a loop.
+#: Kernels must repeat this often to be a loop.
 LEAST_REPETITIONS = 3
 
 _LATEST = np.iinfo(np.int64).max
 _WHILE = re.compile(r"while(?:\.\d+)?")
 _BODY = re.compile(r"(.*?/while)/body/")
-#: Matches recorded shapes of several operands; a tanh has one operand.
+#: Shapes of several operands; a tanh has one.
 _SEVERAL = re.compile(r"\],\s*\[")
 _DOT = re.compile(r"(?:^|/)dot_general$")
 _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
@@ -49,7 +48,7 @@ _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 @dataclass(frozen=True, eq=False)
 class _LoopRun:
-    """One run of a loop with ``count`` time steps; matmuls and tanhs are rows of one time step."""
+    """One run of a loop; ``products`` (matmuls) and ``tanhs`` are those of one time step."""
 
     path: str
     count: int
@@ -60,12 +59,11 @@ class _LoopRun:
 
     @property
     def backward(self) -> bool:
-        """Return whether the loop belongs to a backward pass."""
         return "transpose(" in self.path
 
     @property
     def forward_path(self) -> str:
-        """Return the loop's path in the program; for a backward loop, its forward loop's path."""
+        """Return the path of the forward loop, also for its backward loop."""
         return _TRANSPOSED.sub(r"\1", self.path)
 
 
@@ -88,7 +86,7 @@ def xla_calls(events: EventTable) -> Iterator[Call]:
 
 
 class _Reader:
-    """Reads the paths of instructions, and the shapes of the operands of matmuls and tanhs."""
+    """Reads paths of instructions, and shapes of the operands of matmuls and tanhs."""
 
     def __init__(self, events: EventTable) -> None:
         self.codes, self._paths = events.texts("op_name")
@@ -103,7 +101,7 @@ class _Reader:
         self._inputs = Inputs(events)
 
     def _in_order(self, mask: Flags) -> dict[int, tuple[Ints, Ints]]:
-        """Return {rank: (rows, starts)} of the events in ``mask``, sorted by start."""
+        """Return (rows, starts) of the events, sorted by start, by rank."""
         rows = np.flatnonzero(mask)
         rows = rows[np.argsort(self.start_ns[rows], kind="stable")]
         ranks = np.unique(self.rank[rows]).tolist()
@@ -111,12 +109,12 @@ class _Reader:
         return {rank: (own, self.start_ns[own]) for rank, own in by_rank.items()}
 
     def path(self, row: int) -> str:
-        """Return the path of the instruction in the program; empty if it was not recorded."""
+        """Return the path of the instruction in the program."""
         code = int(self.codes[row])
         return self._paths[code] if code != NONE else ""
 
     def operands(self, row: int) -> tuple[Shape, Shape] | None:
-        """Return the shapes of both matrices of a matmul; None if they were not recorded."""
+        """Return the shapes of both matrices of a matmul."""
         if row == NONE:
             return None
         shapes = self._inputs.shapes(row)
@@ -124,14 +122,11 @@ class _Reader:
         return (left, right) if left and right else None
 
     def widths(self, row: int) -> Shape:
-        """Return the shape of a tanh's input; empty if the row is not a tanh."""
+        """Return the shape of a tanh's input."""
         return shape_at(self._inputs.shapes(row), 0, 2) or ()
 
     def next_matmul_inputs(self, runs: Sequence[_LoopRun]) -> int | None:
-        """Return the input width of the first matmul after the forward loops; None if unknown.
-
-        The width is the dimension that both operands share.
-        """
+        """Return the input width of the first matmul after the forward loops."""
         ends = [int(self.end_ns[loop.rows].max()) for loop in runs if not loop.backward]
         if not ends:
             return None
@@ -141,21 +136,19 @@ class _Reader:
         in_step = itertools.takewhile(lambda row: self.step[row] == self.step[at], later)
         outside = (row for row in in_step if not _BODY.match(self.path(row)))
         operands = self.operands(next(outside, NONE))
-        shared = set(operands[0]) & set(operands[1]) if operands else set()
+        shared = set(operands[0]) & set(operands[1]) if operands else set()  # the inner dimension
         return shared.pop() if len(shared) == 1 else None
 
     def dtype(self, row: int) -> str | None:
-        """Return the element type of a matmul; None if it was not recorded."""
         return dtype_named(next(iter(self._inputs.dtypes(row)), None))
 
 
 def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_LoopRun]:
-    """Yield the runs of loops that are recorded as events (on a CPU), the last first.
+    """Yield the runs of loops on a CPU, where they are events, the last first.
 
-    ``loops`` are of one step, sorted by start. The event of a loop may end before its body, which
-    XLA then runs on other threads. So the body lasts until the next loop of the same path begins.
-    Ops that first occur after the loop's event and after its last matmul do not count, because XLA
-    moved them out of the next loop.
+    XLA may run the body after the loop's event, on other threads. So the body lasts until the next
+    run of the loop. Later ops that occur nowhere earlier in the body do not count: XLA moved them
+    out of the loop.
     """
     if not len(loops):
         return
@@ -192,7 +185,7 @@ def _has_product(products: Mapping[int, bool], pattern: Ints) -> bool:
 
 
 def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_LoopRun]:
-    """Yield the runs of loops whose kernels repeat on a stream (on a GPU)."""
+    """Yield the runs of loops on a GPU, where their kernels repeat on a stream."""
     if not len(kernels):
         return
     device, stream = (events.ints(name, UNKNOWN)[kernels] for name in ("device", "stream"))
@@ -220,10 +213,7 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
 
 
 def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iterator[Loop]:
-    """Yield each forward run of a loop with cells, with its backward run.
-
-    The runs of a backward loop are in the reverse order of the forward runs.
-    """
+    """Pair each forward run of a loop with its backward run, in reverse order."""
     backward: dict[str, list[_LoopRun]] = {}
     forward: dict[str, list[_LoopRun]] = {}
     for run in runs:
@@ -233,9 +223,7 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
         if not units:
             continue
         of_loop = run.rows
-        if beside := list(
-            set(run.products) - set(of_cells)
-        ):  # the loop's event contains these matmuls
+        if beside := list(set(run.products) - set(of_cells)):  # matmuls outside of cells
             of_body = [row for row in of_loop.tolist() if reader.path(row) != run.path]
             of_loop = np.array(of_body)[~np.isin(reader.names[of_body], reader.names[beside])]
         alike, back = forward[run.forward_path], backward.get(run.forward_path, [])
@@ -256,10 +244,9 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
 
 
 def _units(reader: _Reader, run: _LoopRun) -> tuple[tuple[Network, ...], tuple[int, ...]]:
-    """Return the cells of a time step, and the rows of their matmuls.
+    """Return the cells of a time step, as few as possible, and the rows of their matmuls.
 
-    The result has as many matmuls and as few cells as possible. Matmuls before and after the cells
-    are left out only if a tanh shows the cells' hidden units.
+    Matmuls around the cells are left out only if a tanh shows the number of hidden units.
     """
     operands = [reader.operands(row) for row in run.products]
     tanhs = [shape for row in run.tanhs if (shape := reader.widths(row))]
@@ -301,10 +288,7 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """Return the cell that these matmuls and tanhs show; its kind is None if no kind fits.
-
-    Either operand of a matmul may be the weight.
-    """
+    """Return the cell shown by these matmuls and tanhs; either operand may be the weight."""
     left, right = operands[0]
     fitting = []
     for batch in dict.fromkeys((_other(left, right), _other(right, left))):
@@ -324,7 +308,7 @@ def _unit(
 
 
 def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None:
-    """Return the weight's shape (inner, outer) if the other operand has ``batch`` rows, or None."""
+    """Return the weight's shape (inner, outer); the other operand has ``batch`` rows."""
     for data, weight in (pair, pair[::-1]):
         if batch is not None and _other(data, weight) == batch:
             return _weight(weight, data)
@@ -332,14 +316,14 @@ def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None
 
 
 def _weight(weight: Shape, data: Shape) -> Shape | None:
-    """Return (dimension of ``weight`` that ``data`` also has, other dimension), or None."""
+    """Return the weight's shape as (dimension shared with ``data``, other dimension)."""
     if weight[0] in data:
         return weight
     return (weight[1], weight[0]) if weight[1] in data else None
 
 
 def _other(data: Shape, weight: Shape) -> int | None:
-    """Return the dimension of ``data`` that ``weight`` lacks; None if no dimension is equal."""
+    """Return the dimension of ``data`` that ``weight`` lacks."""
     if data[1] in weight:
         return data[0]
     return data[1] if data[0] in weight else None

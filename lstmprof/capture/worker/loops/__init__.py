@@ -24,7 +24,7 @@ from lstmprof.capture.worker.shapes import FILE, OpInputs, written
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 
-#: Framework whose loop is in a folder with the loop of a similar framework -> its module here.
+#: Frameworks whose module is in a subfolder.
 PLACES = {
     **{name: "onnx." + name for name in ("onnxruntime", "openvino")},
     **{name: "symbolic." + name for name in ("pytensor", "theano")},
@@ -32,7 +32,7 @@ PLACES = {
 
 
 class Trainer(Profiler):
-    """One implementation with its data and optimizer on a device; loops implement ``step``."""
+    """One implementation with its data and optimizer on a device."""
 
     def __init__(self, request: CaptureRequest) -> None:
         self.row = request.row
@@ -43,35 +43,34 @@ class Trainer(Profiler):
         self.recorder: Profiler = NsysProfiler(self) if request.profiler == NSYS else self
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``loss_of``; for a user's file, wrapped to refuse outputs of a wrong shape."""
+        """Refuse outputs of a wrong shape, if the network is the user's."""
         if not self.is_users:
             return loss_of
         checking: Callable[..., Any] = self.implementation.checked(loss_of)
         return checking
 
     def step(self, ranges: Ranges) -> Any:
-        """Run one step and synchronise; return its outcome, from which ``loss`` reads the loss."""
+        """Run one step and wait for the device; return what ``loss`` reads."""
         raise NotImplementedError
 
     def loss(self, outcome: Any) -> float:
-        """Return the loss in a step's outcome."""
         return float(outcome)
 
     def copied(self, outcome: Any) -> Any:
-        """Return a copy of ``outcome`` that the next step does not overwrite."""
+        """Copy a step's outcome, if the next step overwrites it."""
         return outcome
 
     def device_ns(self) -> Optional[int]:
-        """Return how long the last step took by events of the device; None if it has no events."""
+        """Return the last step's time by device events; None if there are none."""
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs (text to search for in the profile, kernels that ran if the text occurs)."""
+        """Return (text to search for in the profile, name of the kernels that it proves)."""
         names: Sequence[Tuple[str, str]] = self.implementation.KERNELS
         return names
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> Profiled:
-        """Profile ``steps`` steps into ``folder``, after a discarded session."""
+        """Profile some steps, after a session that is discarded."""
         logs = os.path.join(folder, "logs")
         cost = self._recording_cost(throwaway_steps(steps, time.perf_counter_ns), logs)
         shutil.rmtree(logs, ignore_errors=True)
@@ -87,11 +86,11 @@ class Trainer(Profiler):
         return Profiled(walls_ns, losses, files, kernels, cost, shapes)
 
     def shapes(self, folder: str) -> Iterable[OpInputs]:
-        """Yield the inputs of the ops of one more step, in order, if the framework records them."""
+        """Return the inputs of the ops of one more step, if the framework records them."""
         return ()
 
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
-        """Run the discarded session of ``steps``; return the cost of recording an event."""
+        """Run the session that is discarded; return what it costs to record an event."""
         profiled: List[calibration.LoopTimes] = []
         trivial = self.recorder.trivial_readings
         self._session(no_ranges, steps, folder, lambda: profiled.append(trivial()))
@@ -104,7 +103,7 @@ class Trainer(Profiler):
         folder: str,
         at_end: Callable[[], None] = lambda: None,
     ) -> Tuple[Any, List[int], List[float]]:
-        """Record ``steps`` in a session; return (session, wall ns of each step, their losses)."""
+        """Record steps; return (session, wall ns of each step, losses)."""
         walls_ns, outcomes = [], []
         with self.recorder.recording(folder) as session:
             if self.recorder.starts_late:
@@ -120,22 +119,19 @@ class Trainer(Profiler):
 
 
 def laid(array: Any, time_major: bool) -> Any:
-    """Return ``array`` (time, batch, …) in an implementation's layout."""
-    import numpy as np  # here: a worker imports this file before it reports that NumPy is missing
+    """Return an array (time, batch, …) in an implementation's layout."""
+    import numpy as np  # here, because the worker must be able to report that NumPy is missing
 
     return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
 
 
 def lengths_of(workload: Workload, batch: Any) -> Tuple[Any, ...]:
-    """Return the sequences' lengths (batch,) if the layers know them, else an empty tuple."""
+    """Return the sequences' lengths (batch,), if the layers know them."""
     return (batch.lengths.astype("int32"),) if workload.variable_length else ()
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the arrays that the loss needs besides the outputs, in the outputs' layout.
-
-    ``mean`` needs no array, CTC needs targets and lengths, and other losses need the targets.
-    """
+    """Return the arrays that the loss needs besides the outputs."""
     if workload.loss == "mean":
         return ()
     if workload.loss == "ctc":
@@ -144,14 +140,15 @@ def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, .
 
 
 def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
-    """Return ``needles`` for torch.profiler's JSON from an implementation's ``KERNELS``."""
+    """Return the texts that prove kernels in torch.profiler's JSON."""
     return [('"{}"'.format(operator), words) for operator, words in kernels]
 
 
 def loop_of(row: Implementation) -> Any:
-    """Return the module of the loop that trains ``row``; Keras may run on TensorFlow 1."""
+    """Return the module that trains an implementation."""
     name = row.framework
     if name == "tensorflow" and row.library:
+        # Keras may run on TensorFlow 1
         import tensorflow
 
         if tensorflow.__version__.startswith("1."):
@@ -160,5 +157,4 @@ def loop_of(row: Implementation) -> Any:
 
 
 def loop_for(framework: str) -> Any:
-    """Return the module of the loop for ``framework``."""
     return importlib.import_module("{}.{}".format(__name__, PLACES.get(framework, framework)))

@@ -1,9 +1,7 @@
-"""What loops of frameworks that compute only on a CPU share.
+"""What the loops of frameworks that compute only on a CPU share.
 
-NumPy measures the peak rates (FLOP/s, bytes/s). The number of threads is set by environment
-variables before the import, or for each session or model. ``Readings`` is a trace for frameworks
-without a timeline: the loop reads a clock before and after each operator. The trace has
-torch.profiler's format, which lstmprof's reader and Perfetto know.
+Frameworks without a timeline get one from a clock around each operator. It is written in
+torch.profiler's format, which lstmprof and Perfetto read.
 """
 
 from __future__ import annotations
@@ -25,30 +23,29 @@ product, copy = numpy_product, numpy_copy
 
 
 def device_of(requested: str) -> str:
-    """Return ``cpu``, the only device; an earlier check refuses ``cuda``."""
+    # ``cuda`` was refused before
     return "cpu"
 
 
 def set_threads(threads: int) -> None:
-    """Do nothing: the environment or each session sets the threads."""
+    """Do nothing: environment variables or sessions set the threads."""
 
 
-#: (category in the trace, name, start, end, arguments); times are those of time.perf_counter_ns.
+#: (category in the trace, name, start ns, end ns, arguments)
 Reading = Tuple[str, str, int, int, Optional[Dict[str, Any]]]
 
 
 class Readings(List[Reading]):
-    """A list of readings, one per operator or range, in the order in which they ended."""
+    """The timeline: operators and ranges, in the order in which they ended."""
 
     @contextlib.contextmanager
     def range(self, name: str) -> Iterator[None]:
-        """Record a range of this name."""
         start_ns = time.perf_counter_ns()
         yield
         self.append(("user_annotation", name, start_ns, time.perf_counter_ns(), None))
 
     def write(self, path: str) -> None:
-        """Write the readings as torch.profiler's JSON, with the absolute time of their begin."""
+        """Write the timeline as torch.profiler's JSON."""
         base_ns = min(reading[2] for reading in self)
         since_epoch_ns = time.time_ns() - time.perf_counter_ns()
         events = [
@@ -68,46 +65,40 @@ class Readings(List[Reading]):
 
 
 class ClockedTrainer(loops.Trainer):
-    """A trainer whose profile pass (``recording``) reads a clock around each operator."""
+    """A trainer whose profile is a clock around each operator."""
 
     def __init__(self, request: CaptureRequest) -> None:
         super().__init__(request)
         self.readings = Readings()
 
     def annotated(self, number: int) -> Ranges:
-        """Return ranges that add readings."""
         return self.readings.range
 
     def written(self, session: Readings, folder: str) -> Tuple[str, str]:
-        """Write the readings to a trace file; return (path, name to keep it under)."""
         raw = os.path.join(folder, "trace.json")
         session.write(raw)
         return raw, self.row.framework + ".trace.json"
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json; each loop adds ``backend``."""
+        """Return what run.json says about framework and device."""
         versions = {self.row.framework: self.version(), "cuda": None}
         return dict(cpu_facts(), versions=versions)
 
     def version(self) -> str:
-        """Return the framework's version."""
         raise NotImplementedError
 
 
 def linker_flags(packages: str) -> Optional[str]:
-    """Return linker flags for the OpenBLAS in NumPy's wheel in the folder ``packages``.
+    """Return linker flags for the OpenBLAS in NumPy's wheel; None if it cannot be linked.
 
-    Return None if NumPy has no such OpenBLAS, or if it cannot be linked.
-
-    NumPy has already loaded this library, so NumPy and the linked code share its threads. Since
-    NumPy 1.22 its functions have other names (``sgemm_64_``) and 64-bit sizes, which other code
-    does not expect.
+    NumPy has loaded it already, so both share its threads.
     """
     place = os.path.join(packages, "numpy.libs")
     if set(" ,") & set(place):  # the framework would split such a flag
         return None
     for path in sorted(glob.glob(os.path.join(glob.escape(place), "libopenblas*.so"))):
         name = os.path.basename(path)[len("lib") : -len(".so")]
+        # since NumPy 1.22: other names (``sgemm_64_``) and 64-bit sizes
         if not name.startswith("openblas64"):
             return "-L{} -l{}".format(place, name)
     return None

@@ -1,7 +1,6 @@
 """Options of a PyTorch step: precision, and switches of the process.
 
-The functions raise an error if this torch lacks a requested option: TF32 exists since PyTorch 1.7,
-autocast on a CPU since 1.10.
+TF32 exists since PyTorch 1.7, autocast on a CPU since 1.10.
 """
 
 from __future__ import annotations
@@ -16,37 +15,31 @@ from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.profilers.torch import fp32_precision
 
-#: Precision -> type of autocast. PyTorch 1.0 has no bfloat16.
+#: PyTorch 1.0 has no bfloat16.
 AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": getattr(torch, "bfloat16", None)}
 _ANOTHER = "choose another --precision"
 
 
 def set_tf32(precision: str) -> None:
-    """Allow TF32 if ``precision`` is tf32, else forbid it; always forbid oneDNN's short types.
-
-    PyTorch 2.9 has a second set of switches, in which a specific switch overrides a general one.
-    torch and its compiler raise an error when they read a switch whose values in the two sets
-    differ, so this function sets the switches of both sets.
-
-    Raises:
-        CaptureError: this torch has no TF32.
-    """
+    """Allow TF32 only for the precision ``tf32``."""
     allowed = precision == "tf32"
     if hasattr(torch.backends.cuda, "matmul"):  # since PyTorch 1.7, the first version with TF32
         torch.backends.cuda.matmul.allow_tf32 = allowed
         torch.backends.cudnn.allow_tf32 = allowed
     elif allowed:
         raise _lacks("TF32", _ANOTHER)
+    # PyTorch 2.9 has a second set of switches, and raises an error if the sets differ
     if fp32_precision("cuda", "matmul") is not None:
         backends = torch.backends
         for switch in (backends.cuda.matmul, backends.cudnn.rnn, backends.cudnn.conv):
             switch.fp32_precision = "tf32" if allowed else "ieee"
+        # oneDNN's short types are never allowed
         for switch in (backends.mkldnn.matmul, backends.mkldnn.rnn, backends.mkldnn.conv):
             switch.fp32_precision = "ieee"
 
 
 def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[Any]]:
-    """Return a function that makes the context for forward and loss; without AMP it is empty."""
+    """Return a function that makes the context for the forward pass and the loss."""
     if precision not in AUTOCAST:
         return contextlib.nullcontext
     wanted = AUTOCAST[precision]
@@ -66,7 +59,7 @@ def _lacks(what: str, instead: str = "leave it out") -> CaptureError:
 
 
 def scaler(precision: str, device_type: str) -> Any:
-    """Return the gradient scaler, or None if the precision needs none."""
+    """Return the gradient scaler, if the precision needs one."""
     if precision != "amp-fp16":
         return None
     if hasattr(getattr(torch, "amp", None), "GradScaler"):
@@ -75,7 +68,6 @@ def scaler(precision: str, device_type: str) -> Any:
 
 
 def set_switches(request: CaptureRequest) -> None:
-    """Set the requested switches: denormals, oneDNN, anomaly mode and determinism."""
     torch.set_flush_denormal(not request.keep_denormals)
     if not request.onednn:
         if not hasattr(getattr(torch.backends, "mkldnn", None), "set_flags"):

@@ -1,11 +1,8 @@
 """The step loop for Caffe2, with a clock around its operators.
 
-A step is one call of a net that contains the operators of all phases. Caffe2 reports means per
-operator (``BenchmarkNet``, observers) but no timeline. So in the profile pass each operator is a
-net of its own, and Python runs and times these nets one after the other on the same blobs (named
-arrays). The profiled nets differ from the timed one; the overhead of the profile pass shows the
-cost. Work inside an operator, such as the time steps of a RecurrentNetwork, is not visible. The
-trace has torch.profiler's format, which lstmprof's reader and Perfetto know.
+Caffe2 has no timeline. So in profiled steps each operator is its own net, and Python runs and times
+these nets one by one. The overhead of the profile shows the cost. Work inside an operator, such as
+the time steps of a RecurrentNetwork, is not visible.
 """
 
 from __future__ import annotations
@@ -25,14 +22,11 @@ from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.workloads import Workload
 
-#: The same as in ``_cpu``, because Caffe2 runs on the CPU. NumPy measures the peak rates (FLOP/s,
-#: bytes/s), although Caffe2's matmuls use torch's BLAS.
+#: Peak rates are measured by NumPy, although Caffe2's matmuls use torch's BLAS.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
 class Trainer(_cpu.ClockedTrainer):
-    """One implementation with its weights, data and optimizer."""
-
     profiler = "clock around Caffe2's operators"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
@@ -47,7 +41,7 @@ class Trainer(_cpu.ClockedTrainer):
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         workspace.CreateNet(self.net)
         self.run: Callable[[], None] = self._run
-        # (name of the operator's net, its name in the trace)
+        # (the operator's net, its name in the trace)
         self.operators: List[Tuple[str, str]] = []
 
     def _feed(self) -> None:
@@ -58,7 +52,6 @@ class Trainer(_cpu.ClockedTrainer):
         workspace.RunNet(self.net.Proto().name)
 
     def step(self, ranges: Ranges) -> Any:
-        """Run one step; return the loss."""
         with ranges("step"):
             with ranges("input"):
                 self._feed()
@@ -68,7 +61,7 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """Clear the readings, and run and time the operators one by one during the context."""
+        """Run and time the operators one by one."""
         self.operators = self.operators or list(nets_of(self.net))
         self.readings.clear()
         self.run = self._run_one_by_one
@@ -89,22 +82,20 @@ class Trainer(_cpu.ClockedTrainer):
                 keep(("cpu_op", NET, begin_ns, clock(), None))
 
     def version(self) -> str:
-        """Return torch's version, because Caffe2 is part of torch."""
+        # Caffe2 is a part of torch
         return str(torch.__version__)
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
         return dict(super().facts(), backend=self.net.Proto().type or "simple")
 
 
-#: The blob of the mean loss.
 LOSS = "loss"
-#: Name in the trace of the operator that contains the operators of a phase.
+#: The operator around those of a phase, in the trace.
 NET = "caffe2::Net"
 
 
 def given(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """Return a step's NumPy arrays by name: ``inputs``, and ``targets`` if the loss has any."""
+    """Return the data of a step by name."""
     blobs = {"inputs": np.ascontiguousarray(batch.inputs, np.float32)}
     if workload.loss == "ce":
         blobs["targets"] = batch.targets.astype(np.int32).ravel()
@@ -114,10 +105,7 @@ def given(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tuple[str, int, int]]:
-    """Add loss, gradients and updates to the net; yield each phase's name and operators.
-
-    The operators are a range of indices: (name, first index, index after the last).
-    """
+    """Add loss, gradients and updates to the net; yield (phase, first operator, end)."""
     model, ends = module.model, [0]
 
     def phase(name: str) -> Tuple[str, int, int]:
@@ -137,7 +125,7 @@ def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tupl
 
 
 def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
-    """Create a net for each operator of ``net``; yield (net, name of the operator in the trace)."""
+    """Yield a net for each operator, with its name in the trace."""
     for number, operator in enumerate(net.Proto().op):
         alone = core.Net("operator_{}".format(number))
         alone.Proto().op.extend([operator])
@@ -146,7 +134,7 @@ def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
 
 
 def loss_of(workload: Workload, net: Any, outputs: Any) -> None:
-    """Add the mean loss over the batch (or every time step) to ``net``, as the blob ``LOSS``."""
+    """Add the mean loss to the net."""
     if workload.loss == "mean":
         net.AveragedLoss([outputs], [LOSS])
         return
@@ -161,5 +149,4 @@ def loss_of(workload: Workload, net: Any, outputs: Any) -> None:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether ``error`` is Caffe2's out-of-memory error."""
     return isinstance(error, RuntimeError) and "alloc" in str(error)

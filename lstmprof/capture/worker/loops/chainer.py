@@ -1,14 +1,8 @@
 """The step loop for Chainer, with a clock around its functions.
 
-Chainer reports sums per function (``TimerHook``) but no timeline. It calls a hook before and after
-each function; the hook here reads a clock. In the backward pass, the hook surrounds each gradient,
-which mostly calls further functions; these are nested. Updates of the optimizer are not functions,
-so each parameter's update rule is timed, too. Only the hook and these timers differ between a
-profiled and a timed step. The trace has torch.profiler's format, which lstmprof's reader and
-Perfetto know.
-
-On a CPU, Chainer computes with NumPy. Its Adam, like TensorFlow's, adds epsilon before it corrects
-the bias of the second moment.
+Chainer has no timeline, but calls a hook before and after each function, which reads a clock here.
+Updates of the optimizer are no functions, so each update rule is timed, too. Only hook and timers
+differ between profiled and timed steps. On a CPU, Chainer computes with NumPy.
 """
 
 from __future__ import annotations
@@ -30,17 +24,13 @@ from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.workloads import Workload
 
-#: The same as in ``_cpu``: Chainer computes with NumPy here, and NumPy measures the peak rates
-#: (FLOP/s, bytes/s).
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
-#: Matmul functions, whose input shapes are recorded.
+#: Matmuls, whose input shapes are recorded.
 PRODUCTS = ("LinearFunction", "LinearGradData", "LinearGradWeight", "MatMul")
 
 
 class Trainer(_cpu.ClockedTrainer):
-    """One implementation with its weights, data and optimizer."""
-
     profiler = "clock in a FunctionHook of Chainer"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
@@ -57,7 +47,6 @@ class Trainer(_cpu.ClockedTrainer):
         self.known_lengths = (self.lengths,) if self.workload.variable_length else ()
 
     def step(self, ranges: Ranges) -> Any:
-        """Run one step; return the loss."""
         with ranges("step"):
             loss = self._loss(ranges)
             if not self.forward_only:
@@ -77,7 +66,7 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """Clear the readings; then time functions by the hook, and update rules by a clock."""
+        """Time functions by the hook, and update rules by a clock."""
         self.readings.clear()
         rules = [parameter.update_rule for parameter in self.module.params()]
         for rule in rules:
@@ -90,25 +79,19 @@ class Trainer(_cpu.ClockedTrainer):
                 del rule.update_core
 
     def trivial(self) -> Tuple[Callable[[], Any], int]:
-        """Return (a reshape of a one-element array, 1): the reshape records one event."""
+        """Return (a reshape of one element, the one event that it records)."""
         array = np.zeros((1,), np.float32)
         return lambda: functions.reshape(array, (1, 1)), 1
 
     def version(self) -> str:
-        """Return Chainer's version."""
         return str(chainer.__version__)
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
         return dict(super().facts(), backend="NumPy")
 
 
 class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
-    """A hook that adds one reading per forward function and one per gradient.
-
-    Old-style functions compute their gradient themselves (``…Grad``); others call functions for it
-    (``…Backward``).
-    """
+    """A hook that times each function and each gradient."""
 
     name = "lstmprof"
 
@@ -117,11 +100,10 @@ class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
         self.starts: List[int] = []  # start times of running functions, outermost first
 
     def forward_preprocess(self, function: Any, in_data: Any) -> None:
-        """Read the clock."""
         self.starts.append(time.perf_counter_ns())
 
     def forward_postprocess(self, function: Any, in_data: Any) -> None:
-        """Record the time of the function, and the input shapes of a matmul."""
+        """Record the function, with the input shapes of a matmul."""
         end_ns, label = time.perf_counter_ns(), function.label
         args: Optional[Dict[str, Any]] = None
         if label in PRODUCTS:
@@ -132,12 +114,11 @@ class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
         self.readings.append(("cpu_op", "chainer::" + label, self.starts.pop(), end_ns, args))
 
     def backward_preprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
-        """Read the clock."""
         self.starts.append(time.perf_counter_ns())
 
     def backward_postprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
-        """Record the gradient's time."""
         end_ns = time.perf_counter_ns()
+        # old-style functions compute their gradient themselves; others call functions for it
         ending = "Grad" if isinstance(function, FunctionAdapter) else "Backward"
         name = "chainer::{}{}".format(function.label, ending)
         self.readings.append(("cpu_op", name, self.starts.pop(), end_ns, None))
@@ -155,12 +136,10 @@ def _clocked(rule: Any, readings: Readings) -> Callable[[Any], None]:
 
 
 def loss_of(workload: Workload, outputs: Any, targets: Any, lengths: Any, time_major: bool) -> Any:
-    """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
-
-    ``targets`` of every time step are time-major, whatever the layout of the outputs is.
-    """
+    """Return the mean loss over the batch."""
     if workload.loss == "mean":
         return functions.mean(outputs)
+    # targets are always time-major
     if workload.each_step and not time_major:
         targets = targets.swapaxes(0, 1)
     if workload.loss == "mse":
@@ -176,6 +155,5 @@ def loss_of(workload: Workload, outputs: Any, targets: Any, lengths: Any, time_m
 
 
 def optimizer_of(workload: Workload, module: Any) -> Any:
-    """Return the workload's optimizer for every parameter of ``module``."""
     name = "SGD" if workload.optimizer == "sgd" else "Adam"
     return getattr(chainer.optimizers, name)(workload.learning_rate).setup(module)

@@ -1,16 +1,9 @@
-"""The step loop for cuDNN without a framework, profiled by torch.profiler if it is installed.
+"""The step loop for cuDNN without a framework; torch.profiler profiles it if torch is installed.
 
-A step copies the data, makes a dozen calls on the default stream, and synchronises the device; CUDA
-events mark its begin and end. The two passes differ only in the profiler: torch, which computes
-nothing here, is imported after the timing.
-
-Losses and optimizer are cuDNN's operations on tensors. cuDNN has no automatic differentiation, so a
-loss writes its gradient where the network's backward pass reads it. Tensors have four dimensions,
-as these operations require. Source: cuDNN's documentation of cudnnReduceTensor, cudnnOpTensor,
-cudnnScaleTensor and cudnnAddTensor.
-
-In the profile, every cuDNN call is an operator (``cudnn::RNNForward`` for cudnnRNNForward). It is
-recorded by torch's own recorder (private, since torch 2.1), else by a named range.
+torch computes nothing here, and is imported after the timing. cuDNN has no automatic
+differentiation, so each loss writes its gradient where the network's backward pass reads it. In the
+profile, every cuDNN call is an operator. Source: cuDNN's documentation of cudnnReduceTensor,
+cudnnOpTensor, cudnnScaleTensor and cudnnAddTensor.
 """
 
 from __future__ import annotations
@@ -35,7 +28,7 @@ from lstmprof.implementations.cudnn._runtime import Buffer, Call
 
 
 def device_of(requested: str) -> str:
-    """Return the device: ``cuda:N``, or ``cpu``, which a later check refuses."""
+    """Return ``cuda:N``, or ``cpu``, which a later check refuses."""
     shown = cuda_devices()
     if requested == "auto":
         return "cuda:0" if shown else "cpu"
@@ -50,12 +43,10 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Do nothing, because the host computes nothing."""
+    """Do nothing: the host computes nothing."""
 
 
 class Trainer(loops.Trainer):
-    """One implementation with its weights, data, loss and optimizer on one device."""
-
     profiler = "torch.profiler"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
@@ -79,7 +70,7 @@ class Trainer(loops.Trainer):
         self.synchronize = self.runtime.bound("cudaDeviceSynchronize", {})
 
     def step(self, ranges: Ranges) -> Loss:
-        """Run one step and synchronise; return the loss, which the next step overwrites."""
+        """Run one step; the next step overwrites the loss that this returns."""
         with ranges("step"):
             self.stopwatch.start()
             self._phases(ranges)
@@ -104,16 +95,14 @@ class Trainer(loops.Trainer):
             self.update()
 
     def loss(self, outcome: Union[Loss, float]) -> float:
-        """Return the loss of a step's outcome."""
         return outcome if isinstance(outcome, float) else outcome.value()
 
     def device_ns(self) -> int:
-        """Return the duration of the last step by CUDA events (resolution 0.5 µs)."""
+        """Return the last step's time by CUDA events (resolution 0.5 µs)."""
         return self.stopwatch.elapsed_ns()
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Any]:
-        """Run torch.profiler, which records all CUDA calls of the process."""
         import torch
 
         if not torch.cuda.is_available():
@@ -131,13 +120,11 @@ class Trainer(loops.Trainer):
             self.cudnn.observer = None
 
     def activities(self) -> Sequence[Any]:
-        """Return the activities that torch.profiler records."""
         import torch
 
         return torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA
 
     def annotated(self, number: int) -> Ranges:
-        """Return torch.profiler's ranges."""
         import torch
 
         ranges: Ranges = torch.profiler.record_function
@@ -148,17 +135,15 @@ class Trainer(loops.Trainer):
         return outcome.value()
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write torch.profiler's JSON; return (path, name to keep it under)."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         return raw, "cudnn-direct.pt.trace.json"
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs (name of a cuDNN call, kernels that ran if the profile has this call)."""
+        """Return (name of a cuDNN call, kernels that ran if the profile has this call)."""
         return loops.torch_needles(self.implementation.KERNELS)
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about libraries and device for run.json."""
         torch = sys.modules.get("torch")
         return {
             "device": self.device,
@@ -176,7 +161,7 @@ class Trainer(loops.Trainer):
 
 
 def _refuse_without_profiler() -> None:
-    """Raise an error now if torch, which is imported for the profile, is missing."""
+    """Check now that torch is installed, which is imported only after the timing."""
     if importlib.util.find_spec("torch") is None:
         raise CaptureError(
             "torch, whose profiler records cuDNN's calls, is not installed in " + sys.executable,
@@ -185,7 +170,7 @@ def _refuse_without_profiler() -> None:
 
 
 class Mean:
-    """The mean of all outputs as the loss; its gradient never changes, so it is written once."""
+    """The mean of all outputs as the loss; its constant gradient is written once."""
 
     def __init__(self, network: Any, training: bool) -> None:
         outputs = network.outputs
@@ -197,21 +182,20 @@ class Mean:
         )
 
     def upload(self) -> None:
-        """Do nothing, because there are no targets."""
+        """Do nothing: there are no targets."""
 
     def backward(self) -> None:
-        """Do nothing, because the gradient is already written."""
+        """Do nothing: the gradient is constant."""
 
     def value(self) -> float:
-        """Return the loss of the last step, after the device has computed it."""
+        """Return the last step's loss; the device must have finished."""
         return float(self.result.array()[0])
 
 
 class SquaredError:
-    """The mean of (outputs − targets)² as the loss, over the last time step or all time steps.
+    """The mean of (outputs − targets)² as the loss.
 
-    ``enqueue`` writes outputs − targets into the gradients' buffer, where ``backward`` scales it to
-    the gradient. The gradients of other time steps stay zero.
+    ``backward`` scales the differences in place to gradients; those of other time steps stay zero.
     """
 
     def __init__(self, network: Any, training: bool, targets: Any) -> None:
@@ -219,7 +203,7 @@ class SquaredError:
         self.upload = self.targets.upload(targets)
         self.result = network.buffer((1,))
         buffer = network.d_outputs if training else network.buffer(network.outputs.shape)
-        unseen = network.outputs.bytes - self.targets.bytes  # bytes before the last time step
+        unseen = network.outputs.bytes - self.targets.bytes  # before the last time step
         difference, shape = buffer.address + unseen, self.targets.shape
         self._subtract = subtraction(
             network, network.outputs.address + unseen, self.targets.address, difference, shape
@@ -238,12 +222,11 @@ class SquaredError:
         )
 
     def enqueue(self) -> None:
-        """Enqueue the subtraction and the norm of its result."""
         self._subtract()
         self._reduce()
 
     def value(self) -> float:
-        """Return the loss of the last step, after the device has computed it."""
+        """Return the last step's loss; the device must have finished."""
         norm, count = float(self.result.array()[0]), int(self.targets.size)
         return norm * norm / count
 
@@ -252,14 +235,13 @@ Loss = Union[Mean, SquaredError]
 
 
 def loss_of(network: Any, training: bool, targets: Any) -> Loss:
-    """Return the object that computes the loss (``mean`` or ``mse``) of ``network``'s workload."""
     if network.workload.loss == "mean":
         return Mean(network, training)
     return SquaredError(network, training, targets)
 
 
 def sgd(network: Any) -> Call:
-    """Return a function that updates all weights by SGD: w − rate · gradient."""
+    """Return a function that updates all weights: w − rate · gradient."""
     described = network.cudnn.tensor(four(network.weights.shape))
     call: Call = network.cudnn.bound(
         "cudnnAddTensor",
@@ -275,12 +257,12 @@ def sgd(network: Any) -> Call:
 
 
 def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
-    """Return ``shape`` with leading ones, so that it has four dimensions."""
+    """Pad a shape to the four dimensions that cuDNN's tensor operations require."""
     return (1,) * (4 - len(shape)) + shape
 
 
 def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...]) -> Call:
-    """Return a function that writes a − b to ``into``; all three are packed tensors' addresses."""
+    """Return a function that computes a − b; a, b and the result are addresses."""
     operation = network.cudnn.created("OpTensorDescriptor")
     network.cudnn.call(
         "cudnnSetOpTensorDescriptor",
@@ -305,7 +287,7 @@ def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...])
 def reduction(
     network: Any, operation: int, a: int, shape: Tuple[int, ...], into: Buffer
 ) -> Tuple[Call, Buffer]:
-    """Return (a function that reduces the packed tensor ``a`` to one number, its workspace)."""
+    """Return a function that reduces a tensor to one number, with its workspace."""
     cudnn = network.cudnn
     descriptor = cudnn.created("ReduceTensorDescriptor")
     cudnn.call(
@@ -330,10 +312,11 @@ def reduction(
 
 
 def operator(function: str) -> ContextManager[Any]:
-    """Return a context that records the call of cuDNN's ``function`` in it as an operator."""
+    """Record a call of cuDNN as an operator of the profile."""
     import torch
 
     name = function.replace("cudnn", "cudnn::", 1)
+    # torch's own recorder is private, since torch 2.1
     recorder = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
     context: ContextManager[Any] = recorder(name)
     return context

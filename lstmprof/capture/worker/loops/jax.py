@@ -1,21 +1,15 @@
 """The step loop for JAX, with JAX's profiler.
 
-A training step is one call of a jitted function that owns the parameters and the optimizer's state
-(both are donated). The function's phases are named scopes (``forward``, ``loss``, ``optimizer``;
-JAX names the backward pass ``transpose(jvp(…))``). A profile stores the scopes in the HLO, not in
-its events. The host's ranges are ``step``, ``input`` and ``program``. A step ends when all its
-results are available.
+A training step is one jitted function that owns parameters and optimizer state (both are donated).
+Its phases are named scopes, which a profile stores in the HLO instead of its events. On a CPU, only
+the affinity of the process when XLA starts sets the number of XLA's threads, which flush denormals
+by themselves.
 
-On a CPU, only the affinity of the process when XLA starts sets the number of XLA's threads. These
-threads flush denormals by themselves.
+CTC sums over all alignments, in log space, as a scan over time. Source: A. Graves et al.,
+"Connectionist temporal classification" (2006), equations 6–8. JAX has none of its own.
 
-The CTC loss is the sum over all alignments, in log space, as a scan over time; JAX differentiates
-this scan. Source: A. Graves et al., "Connectionist temporal classification" (2006), equations 6–8.
-JAX has no CTC of its own; optax has the same recursion with another treatment of padding.
-
-Adam follows D. Kingma, J. Ba, "Adam" (2014), algorithm 1. It is implemented here, because optax,
-the usual library of optimizers, is another package. Its state is a dictionary of arrays, so that
-one jitted step can own it.
+Adam follows D. Kingma, J. Ba, "Adam" (2014), algorithm 1; it is here, because optax is another
+package.
 """
 
 from __future__ import annotations
@@ -37,8 +31,7 @@ from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.users_file import Arrays, Step, UsersFile
 from lstmprof.workloads import Workload
 
-#: Precision → JAX's precision of matmuls; ``tensorfloat32`` (jax.lax.Precision.HIGH) uses TF32 if
-#: the GPU has it.
+#: ``tensorfloat32`` (jax.lax.Precision.HIGH) uses TF32 if the GPU has it.
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
 
 Parameters = Dict[str, Any]
@@ -46,7 +39,6 @@ Data = Tuple[Any, ...]
 
 
 def device_of(requested: str) -> str:
-    """Return the device to run on: ``cpu`` or ``cuda:N``."""
     if requested == "cpu":
         jax.config.update("jax_platforms", "cpu")
         return requested
@@ -61,12 +53,10 @@ def _gpus() -> List[Any]:
 
 
 def set_threads(threads: int) -> None:
-    """Do nothing: XLA depends only on the affinity, which was set before the import."""
+    """Do nothing: the affinity, set before the import, decides."""
 
 
 class Trainer(profilers.JaxProfiler, loops.Trainer):
-    """One implementation with its weights, data and optimizer on one device."""
-
     def __init__(self, request: CaptureRequest, device: str) -> None:
         jax.config.update("jax_default_matmul_precision", PRODUCTS[request.precision])
         super().__init__(request)
@@ -85,7 +75,7 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         self.function = jax.jit(body, donate_argnums=0)
 
     def _data(self, seed: int) -> Tuple[Data, Data]:
-        """Return ((inputs, lengths if the layers know them), targets): 32-bit NumPy arrays."""
+        """Return ((inputs, lengths), targets) as 32-bit arrays."""
         batch: Any = workloads.batch(self.workload, seed)
         time_major = self.implementation.TIME_MAJOR
         dtype = np.int32 if self.workload.vocabulary else np.float32
@@ -108,7 +98,6 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
             return updated(self.workload, state, gradients), loss
 
     def step(self, ranges: Ranges) -> Any:
-        """Run one step and synchronise; return the loss."""
         with ranges("step"):
             with ranges("input"):
                 inputs, targets = jax.device_put((self.inputs, self.targets), self.device)
@@ -118,18 +107,16 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         return loss
 
     def threads(self) -> int:
-        """Return the number of XLA's threads, which equals the number of the worker's CPUs."""
+        """Return the number of XLA's threads: one per CPU of the worker."""
         return thread_count()
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices (size, size) a given number of times."""
     left, right = (jax.random.uniform(jax.random.PRNGKey(n), (size, size)) for n in range(2))
     return _repeated(lambda a, b: a @ b, left, right)
 
 
 def copy(buffer: int, device: str) -> Run:
-    """Return a function that copies ``buffer`` bytes a given number of times."""
     return _repeated(lambda a: a.copy(), jnp.ones(buffer, jnp.int8))
 
 
@@ -145,7 +132,6 @@ def _repeated(work: Callable[..., Any], *operands: Any) -> Run:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether ``error`` is XLA's out-of-memory error."""
     message = str(error)
     return "RESOURCE_EXHAUSTED" in message or "Out of memory" in message
 
@@ -155,7 +141,7 @@ LOG_ZERO = -1e30
 
 
 def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_major: bool) -> Any:
-    """Return the mean loss over the batch; CTC has blank 0 and is the mean over sequences."""
+    """Return the mean loss over the batch; CTC's blank is 0."""
     if workload.loss == "mean":
         return jnp.mean(outputs)
     if workload.loss == "mse":
@@ -167,7 +153,7 @@ def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_maj
 
 
 def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
-    """Return log p(labels) of each sequence (batch,); ``scores`` are (time, batch, classes)."""
+    """Return log p(labels) (batch,); ``scores`` are (time, batch, classes)."""
     batch, symbols = labels.shape[0], 2 * labels.shape[1] + 1
     spelled = jnp.zeros((batch, symbols), labels.dtype).at[:, 1::2].set(labels)
     skips = (spelled[:, 2:] != 0) & (spelled[:, 2:] != spelled[:, :-2])
@@ -187,22 +173,22 @@ def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
 
 
 def _shifted(sums: Any, places: int) -> Any:
-    """Shift ``sums`` (batch, symbols) right by ``places`` symbols; the first get log 0."""
+    """Shift (batch, symbols) right; the first symbols get log 0."""
     return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the targets of ``loops.targets_of``, converted to 32-bit types."""
+    """Return the loss's targets in 32-bit types."""
     dtype = np.float32 if workload.loss == "mse" else np.int32
     return tuple(t.astype(dtype) for t in loops.targets_of(workload, batch, time_major))
 
 
-#: Decay rates of the gradients' mean and mean square, and epsilon: the defaults of torch.optim.Adam
+#: Decay of the gradients' mean and mean square, and epsilon, as in torch.optim.Adam.
 MEAN_DECAY, SQUARE_DECAY, EPSILON = 0.9, 0.999, 1e-8
 
 
 def initial_state(workload: Workload, parameters: Parameters) -> Dict[str, Any]:
-    """Return copies of the parameters, and the optimizer's initial state."""
+    """Return copies of the parameters, with the optimizer's initial state."""
     copies = {name: np.array(array) for name, array in parameters.items()}
     if workload.optimizer == "sgd":
         return {"parameters": copies}
@@ -211,7 +197,7 @@ def initial_state(workload: Workload, parameters: Parameters) -> Dict[str, Any]:
 
 
 def updated(workload: Workload, state: Any, gradients: Parameters) -> Dict[str, Any]:
-    """Return the state after one step of the optimizer, computed like torch.optim's."""
+    """Return the state after one step of the optimizer."""
     if workload.optimizer == "sgd":
         rate, parameters = workload.learning_rate, state["parameters"]
         return {"parameters": {name: parameters[name] - rate * g for name, g in gradients.items()}}
@@ -232,27 +218,26 @@ def _after_adam(workload: Workload, state: Any, gradients: Parameters) -> Dict[s
 
 
 class UsersNetwork:
-    """A user's function, and its tree of arrays as a flat dict ``leaves`` (path -> array)."""
+    """A user's function, with its tree of parameters as a flat dict."""
 
     def __init__(self, parameters: Any, function: Any) -> None:
         self.function = function
         self.set(parameters)
 
     def set(self, parameters: Any) -> None:
-        """Replace the parameters."""
         paths, self.structure = jax.tree_util.tree_flatten_with_path(parameters)
         self.leaves = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in paths}
 
     def tree(self, arrays: Mapping[str, Any]) -> Any:
-        """Return the tree of parameters that has ``arrays`` (path -> array) as its leaves."""
+        """Rebuild the tree of parameters from its leaves."""
         return jax.tree_util.tree_unflatten(self.structure, [arrays[name] for name in self.leaves])
 
 
 class File(UsersFile):
-    """A user's file with JAX, as the loop expects it: ``apply`` is a function of the parameters."""
+    """A user's file with JAX, whose network is a function of its parameters."""
 
     def fault(self, network: Any) -> Optional[str]:
-        """Return a fault if ``network`` is not a pair of parameters and function."""
+        """Say what is wrong if the network is no pair (parameters, function)."""
         if isinstance(network, (tuple, list)) and len(network) == 2 and callable(network[1]):
             return None
         return "a {}, not a pair: parameters, and a function of parameters and inputs".format(
@@ -260,29 +245,27 @@ class File(UsersFile):
         )
 
     def build(self, workload: Workload) -> UsersNetwork:
-        """Return the user's pair (parameters, function) in the form that the loop needs."""
         return UsersNetwork(*super().build(workload))
 
     def load(self, network: UsersNetwork, weights: Mapping[str, Any]) -> None:
-        """Call the file's ``load``, and set the parameters that it returns."""
+        """Set the parameters that the file's ``load`` returns."""
         if self.claims:
             network.set(self.module.load(network.tree(network.leaves), weights))
 
     def parameters(self, network: UsersNetwork) -> Arrays:
-        """Return the arrays by path."""
         return dict(network.leaves)
 
     values = parameters
 
     def apply(self, network: UsersNetwork, arrays: Arrays, inputs: Any, lengths: Any = None) -> Any:
-        """Return the outputs as a pure function of ``arrays``."""
+        """Compute the outputs, as a pure function of the parameters."""
         arguments = () if lengths is None else (lengths,)
         return network.function(network.tree(arrays), inputs, *arguments)
 
     def first_step(
         self, network: UsersNetwork, workload: Workload, batch: Any, device: str
     ) -> Step:
-        """Run the first step, jitted, in strict float32."""
+        """Run the first step in strict float32."""
         targets = targets_of(workload, batch, self.TIME_MAJOR)
         inputs = batch.inputs.astype(np.int32 if workload.vocabulary else np.float32)
         lengths = loops.lengths_of(workload, batch)

@@ -1,15 +1,9 @@
-"""The step loop for MXNet (networks of Gluon and of Module), with MXNet's own profiler.
+"""The step loop for MXNet (Gluon and Module), with MXNet's own profiler.
 
-MXNet is asynchronous, on a CPU too: Python passes operators to the engine, which runs them on its
-own threads, and a step ends with a wait for all of them. So a range such as ``forward`` shows when
-Python passed the operators of this phase; the phase in which an operator ran follows from its name.
-In a Module, the loss is part of the graph, and therefore of ``forward``.
-
-The profiler writes one file per session. Only the first file of a process is valid JSON; later
-files are repaired here. A range is a task of the profiler. The engine joins the operators of a
-backward pass (``ImperativeBulk``), and an executor joins the operators of a graph; the profiler
-cannot see joined operators. So nothing is joined in a profiled session, for which a Module is bound
-again. The overhead of the profile pass shows the cost.
+MXNet is asynchronous, on a CPU too: a range such as ``forward`` shows when Python passed operators
+to the engine, not when they ran. The profiler cannot see operators that the engine or an executor
+joins, so nothing is joined in a profiled session; the overhead of the profile shows the cost. In a
+Module, the loss belongs to ``forward``.
 """
 
 from __future__ import annotations
@@ -33,23 +27,17 @@ from lstmprof.capture.worker.profiling import DOMAIN, Ranges
 from lstmprof.workloads import Workload
 
 ENGINE = "MXNET_ENGINE_TYPE"
-#: The default engine on a CPU.
 USUAL_ENGINE = "ThreadedEnginePerDevice"
-#: What the profiler records. With ``aggregate_stats``, the engine does not join operators, so each
-#: operator is recorded by itself.
+#: With ``aggregate_stats``, the engine does not join operators.
 RECORDED = ("profile_symbolic", "profile_imperative", "profile_api", "aggregate_stats")
-#: Environment variables. The executor of a graph does not join operators if these variables are 0
-#: when the graph is bound.
+#: If these are 0 when a graph is bound, its executor does not join operators.
 BULK = ("MXNET_EXEC_BULK_EXEC_TRAIN", "MXNET_EXEC_BULK_EXEC_INFERENCE")
 _FIRST_COMMA = re.compile(r'("traceEvents"\s*:\s*\[)\s*,')
-#: NumPy measures the peak rate of copies.
 copy = numpy_copy
 device_of, set_threads = _cpu.device_of, _cpu.set_threads
 
 
 class Trainer(loops.Trainer):
-    """One implementation with its weights, data and optimizer."""
-
     profiler = "mx.profiler"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
@@ -64,7 +52,6 @@ class Trainer(loops.Trainer):
         self.tasks: Dict[str, TaskRange] = {}
 
     def step(self, ranges: Ranges) -> Any:
-        """Run one step and synchronise; return the loss."""
         with ranges("step"):
             with ranges("input"):
                 arrays = {name: mx.nd.array(array) for name, array in self.given.items()}
@@ -73,16 +60,15 @@ class Trainer(loops.Trainer):
         return loss
 
     def loss(self, outcome: Any) -> float:
-        """Return the loss in a step's outcome."""
         return float(outcome.asnumpy().ravel()[0])
 
     def copied(self, outcome: Any) -> Any:
-        """Return a copy, because the next step overwrites a graph's outputs."""
+        """Copy the loss, because the next step overwrites a graph's outputs."""
         return outcome.copy()
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[str]:
-        """Run MXNet's profiler; yield the path of its file."""
+        """Run MXNet's profiler."""
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, "profile.json")
         mx.profiler.set_config(
@@ -102,7 +88,6 @@ class Trainer(loops.Trainer):
                 mx.profiler.dump()
 
     def annotated(self, number: int) -> Ranges:
-        """Return ranges that are tasks of MXNet's profiler."""
         return self._task
 
     def _task(self, name: str) -> ContextManager[Any]:
@@ -111,15 +96,15 @@ class Trainer(loops.Trainer):
         return self.tasks[name]
 
     def written(self, session: str, folder: str) -> Tuple[str, str]:
-        """Repair the profiler's JSON in place; return (path, name to keep it under)."""
+        """Repair the profiler's JSON."""
         with open(session, encoding="utf-8") as file:
             text = file.read()
         with open(session, "w", encoding="utf-8") as file:
+            # only a process's first file is valid
             file.write(_FIRST_COMMA.sub(r"\1", text, count=1))
         return session, "mxnet.trace.json"
 
     def settings(self) -> Dict[str, Any]:
-        """Return MXNet's settings, including how its engine treats denormals."""
         doubled = (mx.nd.array(denormal_numbers()) * 2.0).asnumpy()
         return {
             "onednn": mx.runtime.Features().is_enabled("MKLDNN"),
@@ -127,7 +112,6 @@ class Trainer(loops.Trainer):
         }
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
         return {
             **cpu_facts(),
             "versions": {"mxnet": mx.__version__, "cuda": None},
@@ -136,7 +120,7 @@ class Trainer(loops.Trainer):
 
 
 class TaskRange:
-    """A task of MXNet's profiler as a range, which may be entered repeatedly."""
+    """A task of MXNet's profiler as a range, which may be entered again."""
 
     def __init__(self, task: Any) -> None:
         self.task = task
@@ -149,7 +133,7 @@ class TaskRange:
 
 
 class GluonNetwork:
-    """A Block of Gluon under autograd, trained by Gluon's Trainer."""
+    """A Block of Gluon, trained by Gluon's Trainer."""
 
     def __init__(self, file: Any, module: Any, workload: Workload, forward_only: bool) -> None:
         self.workload, self.block, self.time_major = workload, module, file.TIME_MAJOR
@@ -159,7 +143,7 @@ class GluonNetwork:
         self.trainer = mx.gluon.Trainer(parameters, name, options, kvstore=None)
 
     def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """Pass the operators of all phases except ``input`` to the engine; return the loss."""
+        """Pass a step's operators to the engine; return the loss."""
         if self.forward_only:
             return self.loss(ranges, arrays)
         with mx.autograd.record():
@@ -171,7 +155,6 @@ class GluonNetwork:
         return loss
 
     def loss(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """Compute the loss in the phases ``forward`` and ``loss``; return it."""
         lengths = [arrays["lengths"]] if self.workload.variable_length else []
         with ranges("forward"):
             outputs = self.block(arrays["inputs"], *lengths)
@@ -211,7 +194,7 @@ class ModuleNetwork:
         return module
 
     def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """Pass the operators of all phases except ``input`` to the engine; return the loss."""
+        """Pass a step's operators to the engine; return the loss."""
         data = [array for name, array in arrays.items() if name != "targets"]
         labels = [array for name, array in arrays.items() if name == "targets"]
         batch = mx.io.DataBatch(data, labels or None)
@@ -226,7 +209,7 @@ class ModuleNetwork:
 
     @contextlib.contextmanager
     def one_by_one(self) -> Iterator[None]:
-        """Use a second Module, with copied weights, which runs operators one by one."""
+        """Use a second Module, with copied weights, whose operators are not joined."""
         if self.profiled is None:
             with _variables(dict.fromkeys(BULK, "0")):
                 self.profiled = self._bound(self.module.get_params()[0])
@@ -239,7 +222,7 @@ class ModuleNetwork:
 
 @contextlib.contextmanager
 def _variables(values: Dict[str, str]) -> Iterator[None]:
-    """Set ``values`` in the environment during the context."""
+    """Set environment variables for a while."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     yield
@@ -249,7 +232,7 @@ def _variables(values: Dict[str, str]) -> Iterator[None]:
 
 
 def given(workload: Workload, batch: Any, time_major: bool) -> Dict[str, Any]:
-    """Return the data of a step by name: ``inputs``, ``lengths`` and ``targets`` if needed."""
+    """Return the data of a step by name."""
     arrays = {"inputs": loops.laid(batch.inputs.astype(np.float32), time_major)}
     if workload.variable_length or workload.loss == "ctc":
         arrays["lengths"] = batch.lengths.astype(np.float32)
@@ -262,11 +245,7 @@ def given(workload: Workload, batch: Any, time_major: bool) -> Dict[str, Any]:
 def loss_of(
     library: Any, workload: Workload, outputs: Any, arrays: Dict[str, Any], time_major: bool
 ) -> Any:
-    """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
-
-    ``library`` is mx.nd or mx.sym; ``arrays`` are of this library, by the names that ``given``
-    returns.
-    """
+    """Return the mean loss over the batch, in ``library``, which is mx.nd or mx.sym."""
     if workload.loss == "mean":
         return library.mean(outputs)
     if workload.loss == "mse":
@@ -281,12 +260,12 @@ def loss_of(
 
 
 def optimizer_of(workload: Workload) -> Tuple[str, Dict[str, Any]]:
-    """Return (MXNet's name of the workload's optimizer, its options)."""
+    """Return MXNet's name of the optimizer, and its options."""
     return workload.optimizer, {"learning_rate": workload.learning_rate}
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies with MXNet's or NumPy's BLAS, whichever is faster."""
+    """Return the faster of MXNet's and NumPy's matmuls."""
     left, right = (mx.nd.ones((size, size), dtype=dtype) for _ in range(2))
 
     def run(times: int) -> None:
@@ -298,5 +277,4 @@ def product(size: int, device: str, dtype: str) -> Run:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether ``error`` is MXNet's out-of-memory error."""
     return isinstance(error, mx.base.MXNetError) and "allocate" in str(error)

@@ -1,17 +1,11 @@
 """The step loop for TensorFlow and Keras, with TensorFlow's profiler.
 
-A training step is one call of a tf.function. Its phases are name scopes of the graph (``forward``,
-``loss``, ``optimizer``; TensorFlow names the backward pass ``gradient_tape/…``). The host's ranges
-are ``step``, ``input`` and ``program``. A step ends when its loss is on the host, which is after
-all other device work. If XLA compiles a step, the profile shows XLA's instructions (a fusion is one
-event) instead of TensorFlow's operators; an instruction has the phase of the operators from which
-XLA made it. TensorFlow's own threads flush denormals; the main thread, which also runs small
-operators, does so because of ``host.flush_denormals``.
+A training step is one tf.function, whose phases are name scopes. A step ends when its loss is on
+the host. With XLA, the profile shows XLA's instructions instead of TensorFlow's operators.
 
-float16 gradients need a scaled loss, so that small gradients do not become 0. The scale is
-TensorFlow's DynamicLossScale, for Keras's policy and for the graph rewrite. It is initially 2¹⁵. It
-is halved when a gradient is not finite (this step changes no weight), and doubled after 2000 finite
-steps. Source: tensorflow/python/training/experimental/loss_scale.py 2.21.
+float16 gradients need a scaled loss: TensorFlow's DynamicLossScale, from 2¹⁵ on. It is halved when
+a gradient is not finite (that step changes no weight), and doubled after 2000 finite steps. Source:
+tensorflow/python/training/experimental/loss_scale.py 2.21.
 """
 
 from __future__ import annotations
@@ -36,13 +30,12 @@ from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile
 from lstmprof.implementations import tensorflow as layers
 from lstmprof.workloads import Workload
 
-#: Describes the kernels of a step that XLA compiled. The profile still names the original
-#: operators, although XLA fused them.
+#: A profile still names the original operators, although XLA fused them.
 XLA = "XLA's fused operators"
 
 
 def device_of(requested: str) -> str:
-    """Return the device (``cpu`` or ``cuda:N``), and make it the only one that TensorFlow sees."""
+    """Return the device, and make it the only one that TensorFlow sees."""
     device = driver.chosen(requested, driver.tensorflow_sees)
     if device != "cpu":
         number = int(device.partition(":")[2])
@@ -51,14 +44,12 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Set the numbers of threads within and between operators, before any tensor exists."""
+    # within and between operators; TensorFlow allows this only before the first tensor
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 class Trainer(profilers.TensorflowProfiler, loops.Trainer):
-    """One implementation with its weights, data and optimizer on one device."""
-
     def __init__(self, request: CaptureRequest, device: str) -> None:
         set_tf32(request.precision == "tf32")
         if request.deterministic:
@@ -74,7 +65,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         self.scaling = loss_scaling(request.precision)
         self.batch = batch_of(self.workload, request.seed, self.implementation.TIME_MAJOR)
         body = self._forward if self.forward_only else self._train
-        # an argument of tf.function since 2.5
+        # since TensorFlow 2.5
         compiled = {"jit_compile": True} if request.xla else {}
         self.function = tf.function(body, autograph=False, **compiled)
 
@@ -95,7 +86,6 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return loss
 
     def step(self, ranges: Ranges) -> float:
-        """Run one step and synchronise; return the loss."""
         with ranges("step"):
             with ranges("input"):
                 batch = tf.nest.map_structure(tf.constant, self.batch)
@@ -107,21 +97,17 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return number
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Yield the inputs of ops from the step's graph; the profiler (2.21) records none."""
+        """Return the inputs of ops from the step's graph; the profiler (2.21) records none."""
         batch = tf.nest.map_structure(tf.constant, self.batch)
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs as in the base class; if XLA compiles the step, a pair that always fits."""
+        # an empty text always fits
         return [("", XLA)] if self.xla else super().needles()
 
 
 def set_tf32(allowed: bool) -> None:
-    """Set whether matmuls round their inputs to TF32; TensorFlow before 2.4 cannot.
-
-    Raises:
-        CaptureError: TF32 is requested, and this TensorFlow has no switch for it.
-    """
+    """Set whether matmuls may round their inputs to TF32, which TensorFlow 2.4 introduced."""
     enable = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)
     if enable is not None:
         enable(allowed)
@@ -133,11 +119,7 @@ def set_tf32(allowed: bool) -> None:
 
 
 def set_deterministic(seed: int) -> None:
-    """Use only deterministic operators, which need a seed.
-
-    Raises:
-        CaptureError: TensorFlow is older than 2.9.
-    """
+    """Use only deterministic operators, since TensorFlow 2.9; they need a seed."""
     enable = getattr(tf.config.experimental, "enable_op_determinism", None)
     if enable is None:
         raise CaptureError(
@@ -149,26 +131,24 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer; it runs one fused kernel for each variable whose gradient is dense."""
+    """Return the optimizer with one fused kernel per variable (if its gradient is dense)."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices (size, size) a given number of times."""
     left, right = (tf.cast(tf.random.uniform((size, size)), dtype) for _ in range(2))
     return _read_back(lambda: tf.matmul(left, right))
 
 
 def copy(buffer: int, device: str) -> Run:
-    """Return a function that copies ``buffer`` bytes a given number of times."""
     source = tf.ones(buffer // 4)
     return _read_back(lambda: tf.raw_ops.DeepCopy(x=source))
 
 
 def _read_back(work: Callable[[], Any]) -> Run:
-    """Return a function that repeats ``work``, then waits by copying an element to the host."""
+    """Return a function that repeats work, then waits by copying one element to the host."""
 
     def run(times: int) -> None:
         for _ in range(times):
@@ -179,7 +159,6 @@ def _read_back(work: Callable[[], Any]) -> Run:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether ``error`` is TensorFlow's out-of-memory error."""
     return isinstance(error, tf.errors.ResourceExhaustedError)
 
 
@@ -187,12 +166,7 @@ Tensors = Tuple[Any, ...]
 
 
 def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major: bool) -> Any:
-    """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
-
-    ``targets`` come from ``targets_of``. CTC uses class 0 as blank, and sparse labels, because
-    tf.nn.ctc_loss is slow on a CPU with dense labels. The loss is computed in float32, as by
-    PyTorch's autocast.
-    """
+    """Return the mean loss over the batch, computed in float32, as by PyTorch's autocast."""
     outputs = tf.cast(outputs, tf.float32)
     if workload.loss == "mean":
         return tf.reduce_mean(outputs)
@@ -201,6 +175,7 @@ def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major
     elif workload.loss == "mse":
         losses = tf.square(outputs - targets[0])
     else:
+        # labels are sparse, because tf.nn.ctc_loss is slow on a CPU with dense ones
         losses = tf.nn.ctc_loss(
             _sparse(targets[0]), outputs, None, targets[1], time_major, blank_index=0
         )
@@ -208,42 +183,39 @@ def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major
 
 
 def _sparse(labels: tf.Tensor) -> tf.SparseTensor:
-    """Return ``labels`` (batch, labels) as a sparse tensor with constant indices, for CTC."""
+    """Return labels for CTC as a sparse tensor with constant indices."""
     places = np.argwhere(np.ones(labels.shape, bool))
     return tf.SparseTensor(places, tf.reshape(labels, [-1]), list(labels.shape))
 
 
 def batch_of(workload: Workload, seed: int, time_major: bool) -> Tuple[Any, Tensors, Tensors]:
-    """Return (inputs in the implementation's layout, lengths, targets) as NumPy arrays."""
+    """Return (inputs, lengths, targets) as NumPy arrays."""
     batch: Any = workloads.batch(workload, seed)
     lengths, targets = lengths_of(workload, batch), targets_of(workload, batch, time_major)
     return laid(batch.inputs, time_major), lengths, targets
 
 
 class Unscaled:
-    """No loss scaling, for every precision except float16."""
+    """No loss scaling: every precision except float16."""
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return ``loss`` unchanged."""
         return loss
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
-        """Apply one step of the optimizer."""
         optimizer.apply_gradients(list(zip(gradients, variables)))
 
 
 class DynamicallyScaled(Unscaled):
-    """Dynamic loss scaling: multiply the loss, and divide the gradients, by a scale."""
+    """Scales the loss, and divides the gradients by the scale."""
 
     def __init__(self) -> None:
         self.scale = tf.compat.v1.mixed_precision.DynamicLossScale()
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return the scaled ``loss``, whose gradients the optimizer gets."""
         return loss * self.scale()
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
-        """Update the loss scale, and apply a step of the optimizer if all gradients are finite."""
+        """Apply a step of the optimizer, if all gradients are finite, and update the scale."""
         unscaled = [_divided(gradient, self.scale()) for gradient in gradients]
         _, finite = self.scale.update([_values(gradient) for gradient in unscaled])
 
@@ -254,7 +226,7 @@ class DynamicallyScaled(Unscaled):
 
 
 def _values(gradient: Any) -> tf.Tensor:
-    """Return the values of a gradient, which is sparse (rows, indices) for an embedding."""
+    """Return a gradient's values; it is sparse (rows, indices) for an embedding."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
@@ -266,28 +238,26 @@ def _divided(gradient: Any, scale: tf.Tensor) -> Any:
 
 
 def loss_scaling(precision: str) -> Unscaled:
-    """Return the loss scaling of ``precision``."""
     return DynamicallyScaled() if precision == "amp-fp16" else Unscaled()
 
 
 class File(UsersFile):
-    """A user's file with TensorFlow or Keras; each variable's name begins with a unique number."""
+    """A user's file with TensorFlow or Keras."""
 
     def seed(self) -> None:
-        """Seed TensorFlow's and Keras's generators."""
         tf.random.set_seed(SEED)
         keras = sys.modules.get("keras")
         if keras is not None:
             keras.utils.set_random_seed(SEED)
 
     def fault(self, network: Any) -> Optional[str]:
-        """Return a fault if ``network`` cannot be called or has no list of variables."""
+        """Say what is wrong if the network is no tf.Module or Keras model."""
         if callable(network) and hasattr(network, "trainable_variables"):
             return None
         return "a {}, not a tf.Module or a Keras model".format(type(network).__name__)
 
     def build(self, workload: Workload) -> Any:
-        """Return the network with its variables; Keras creates them at the first call."""
+        """Return the network, whose variables Keras creates at the first call."""
         network = super().build(workload)
         if not network.trainable_variables or not getattr(network, "built", True):
             place = workload.batch, workload.time_steps
@@ -302,21 +272,18 @@ class File(UsersFile):
         return network
 
     def parameters(self, network: Any) -> Arrays:
-        """Return "number name" -> TensorFlow variable.
-
-        For a Keras variable, this is the TensorFlow variable that the Keras variable wraps.
-        """
+        """Return the variables by name, with a number that makes it unique."""
+        # a Keras variable wraps a TensorFlow variable
         return {
             "{} {}".format(n, v.name): v if isinstance(v, tf.Variable) else v.value
             for n, v in enumerate(network.trainable_variables)
         }
 
     def values(self, network: Any) -> Arrays:
-        """Return "number name" -> value of the variable, as a NumPy array."""
         return {name: v.numpy() for name, v in self.parameters(network).items()}
 
     def mixed_precision(self, precision: str) -> None:
-        """Use Keras's policy if the file uses Keras, else TensorFlow's rewrite of graphs."""
+        """Use Keras's policy, or TensorFlow's rewrite of graphs without Keras."""
         if "keras" in sys.modules:
             from lstmprof.implementations import keras as policies
 
@@ -325,8 +292,8 @@ class File(UsersFile):
             layers.mixed_precision(precision)
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """Run the first step as a graph in strict float32, on TensorFlow's default device."""
-        set_tf32(False)  # TF32 is on by default, and too coarse for the check
+        """Run the first step in strict float32, as a graph."""
+        set_tf32(False)  # TF32 is the default, and too coarse for the check
         targets = targets_of(workload, batch, self.TIME_MAJOR)
         lengths = lengths_of(workload, batch)
         own = self.parameters(network)

@@ -1,11 +1,7 @@
-"""The step loop for TensorFlow 1, and for Keras on TensorFlow 1: a graph and a session.
+"""The step loop for TensorFlow 1, and for Keras on it: a graph and a session.
 
-A training step is one ``session.run`` of the loss and the optimizer's update, with the batch as its
-feed. The session copies the batch, so inside ``step`` the only range is ``program``, around the
-run. The first step adds loss, gradients and optimizer to the graph, and the session's first run
-optimises the graph; both count as compile time. The phases are name scopes of the graph
-(``forward``, ``loss``, ``optimizer``; ``gradients/…`` is the backward pass). TensorFlow's threads
-flush denormals.
+A training step is one ``session.run`` with the batch as its feed. Its phases are name scopes; the
+backward pass is ``gradients/…``. The first step completes the graph, which counts as compile time.
 """
 
 from __future__ import annotations
@@ -30,7 +26,6 @@ from lstmprof.workloads import Workload
 
 
 def device_of(requested: str) -> str:
-    """Return the device to run on: ``cpu`` or ``cuda:N``."""
     profilers.refuse_unless_tensorflow_1()
     if requested == "cpu" or (requested == "auto" and not cuda_devices()):
         return "cpu"
@@ -46,11 +41,11 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Do nothing: each session has its own setting (``profilers.tensorflow1.config``)."""
+    """Do nothing: each session has its own setting."""
 
 
 def refuse_unless_possible(request: CaptureRequest) -> None:
-    """Raise an error if Keras's ``request`` needs more than TensorFlow 1, its backend, can do."""
+    """Raise an error if Keras is asked for more than TensorFlow 1 can do."""
     refuses = FRAMEWORKS[profilers.FRAMEWORK]
     for need in wanted(request):
         if need in refuses:
@@ -63,7 +58,7 @@ def refuse_unless_possible(request: CaptureRequest) -> None:
 
 
 class Fed:
-    """A network's nodes for outputs and loss, placeholders for the batch, and arrays to feed."""
+    """A network's outputs and loss in the graph, with the arrays to feed."""
 
     def __init__(self, module: Any, workload: Workload, time_major: bool, seed: int) -> None:
         batch: Any = workloads.batch(workload, seed)
@@ -81,15 +76,13 @@ class Fed:
         return node
 
     def loss(self) -> Any:
-        """Return the mean loss, with the targets as placeholders."""
+        """Add the mean loss to the graph."""
         targets = [self._placeholder(array) for array in self._targets]
         with tf.name_scope("loss"):
             return loss_of(self.workload, self.outputs, targets, self.time_major)
 
 
 class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
-    """One implementation with its weights, data and optimizer in one session."""
-
     def __init__(self, request: CaptureRequest, device: str) -> None:
         refuse_unless_possible(request)
         loops.Trainer.__init__(self, request)
@@ -103,10 +96,10 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
         self.session.run(tf.global_variables_initializer())
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         self.optimizer = optimizer_of(self.workload)
-        self.fetches: Optional[List[Any]] = None  # the first step creates them
+        self.fetches: Optional[List[Any]] = None  # the first step adds them to the graph
 
     def _made(self) -> List[Any]:
-        """Add the nodes of a step to the graph; return [loss], in training [loss, update]."""
+        """Add a step's nodes to the graph; return what the session must fetch."""
         loss = self.fed.loss()
         if self.forward_only:
             return [loss]
@@ -120,7 +113,6 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
         return [loss, update]
 
     def step(self, ranges: Ranges) -> Any:
-        """Run one step; return the loss."""
         with ranges("step"):
             if self.fetches is None:
                 self.fetches = self._made()
@@ -129,23 +121,19 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
                 return self.session.run(self.fetches, self.fed.feed, **options)[0]
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Yield the inputs of ops from the graph, because the timeline has none."""
+        """Return the inputs of ops from the graph, because the timeline has none."""
         return inputs_of(tf.get_default_graph().get_operations())
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer; it runs one fused kernel for each variable whose gradient is dense."""
+    """Return the optimizer with one fused kernel per variable (if its gradient is dense)."""
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)
 
 
 def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bool) -> Any:
-    """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
-
-    ``targets`` come from ``targets_of``. For CTC, TensorFlow expects the blank as the last class;
-    in a workload the blank is the first class.
-    """
+    """Return the mean loss over the batch."""
     if workload.loss == "mean":
         return tf.reduce_mean(outputs)
     if workload.loss == "ce":
@@ -153,6 +141,7 @@ def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bo
     elif workload.loss == "mse":
         losses = tf.square(outputs - targets[0])
     else:
+        # TensorFlow's blank is the last class, a workload's the first
         blank_last = tf.concat([outputs[:, :, 1:], outputs[:, :, :1]], 2)
         labels = _sparse(targets[0] - 1)
         losses = tf.nn.ctc_loss(labels, blank_last, targets[1], time_major=time_major)
@@ -160,15 +149,13 @@ def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bo
 
 
 def _sparse(labels: Any) -> Any:
-    """Return ``labels`` (batch, labels) as a sparse tensor with constant indices, for CTC."""
+    """Return labels for CTC as a sparse tensor with constant indices."""
     shape = labels.shape.as_list()
     places = np.argwhere(np.ones(shape, bool))
     return tf.SparseTensor(places, tf.reshape(labels, [-1]), shape)
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices (size, size) a given number of times."""
-
     def node() -> Any:
         numbers = (tf.cast(tf.random_uniform([size, size]), dtype) for _ in range(2))
         return tf.matmul(*map(tf.Variable, numbers))
@@ -177,7 +164,6 @@ def product(size: int, device: str, dtype: str) -> Run:
 
 
 def copy(buffer: int, device: str) -> Run:
-    """Return a function that copies ``buffer`` bytes a given number of times."""
     count = buffer // 4
 
     def node() -> Any:
@@ -188,7 +174,7 @@ def copy(buffer: int, device: str) -> Run:
 
 
 def _repeated(device: str, node: Any) -> Run:
-    """Return a function that computes the node ``node()`` repeatedly, in its own session."""
+    """Return a function that computes a node repeatedly, in its own session."""
     graph = tf.Graph()
     session = tf.Session(graph=graph, config=profilers.config(device))
     with graph.as_default():
@@ -203,5 +189,4 @@ def _repeated(device: str, node: Any) -> Run:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether ``error`` is TensorFlow's out-of-memory error."""
     return isinstance(error, tf.errors.ResourceExhaustedError)

@@ -1,19 +1,12 @@
 """The step loop for PyTorch, with torch.profiler.
 
-The phases of a step are consecutive host ranges. On a GPU, ``step`` ends with a synchronisation of
-the device, and CUDA events mark its begin and end. A step that is replayed as a CUDA graph has only
-the phase ``input``, because a single launch does the work of all other phases. With a gradient
-scaler it also has the phase ``optimizer``.
+Weights and optimizer state are always float32. ``amp-*`` is torch.autocast; ``amp-fp16`` adds
+torch's gradient scaler, which may skip the first steps. Source: PyTorch's "Automatic Mixed
+Precision examples".
 
-Precisions: weights and optimizer state are always float32. ``fp32`` is strict. ``tf32`` lets
-matmuls and cuDNN round their inputs to TF32. ``amp-*`` is torch.autocast around forward and loss.
-``amp-fp16`` also uses torch's gradient scaler, which may skip the first steps until its scale fits.
-Source: PyTorch's "Automatic Mixed Precision examples".
-
-A CUDA graph is captured after a warm-up on a side stream, then replayed by a single launch. It
-reads static input buffers, and leaves loss and gradients in its own memory. Source: PyTorch's "CUDA
-semantics", section "CUDA Graphs", whole-network capture. With a gradient scaler the optimizer stays
-outside the graph, because the scaler reads back from the device.
+A CUDA graph replays all phases after ``input`` by one launch. With a gradient scaler, the optimizer
+stays outside, because the scaler reads back from the device. Source: PyTorch's "CUDA semantics",
+section "CUDA Graphs", whole-network capture.
 """
 
 from __future__ import annotations
@@ -35,24 +28,19 @@ from lstmprof.capture.worker.profiling import Ranges, no_ranges
 from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile
 from lstmprof.workloads import Workload
 
-#: Least number of warm-up iterations before a CUDA graph is captured, as in PyTorch's
-#: documentation.
+#: Warm-up before a CUDA graph is captured, as in PyTorch's documentation.
 GRAPH_WARMUP = 3
 
 
 def device_of(requested: str) -> str:
-    """Return the device to run on: ``cpu`` or ``cuda:N``."""
     return driver.chosen(requested, driver.torch_sees)
 
 
 def set_threads(threads: int) -> None:
-    """Set the number of threads of torch's operators on the host."""
     torch.set_num_threads(threads)
 
 
 class Trainer(profilers.TorchProfiler, loops.Trainer):
-    """One implementation with its weights, data and optimizer on one device."""
-
     def __init__(self, request: CaptureRequest, device: str) -> None:
         super().__init__(request)
         self.device = torch.device(device)
@@ -85,7 +73,6 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
             self.events = (start, end)
 
     def step(self, ranges: Ranges) -> torch.Tensor:
-        """Run one step and synchronise; return the loss."""
         if self.events is None:
             with ranges("step"):
                 return self._phases(ranges)
@@ -104,7 +91,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return self._computed(ranges, inputs, targets)
 
     def _on_device(self) -> Tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs and targets on the device; if a graph exists, in the graph's buffers."""
+        """Copy inputs and targets to the device, or into the CUDA graph's buffers."""
         inputs, targets = torch.from_numpy(self.inputs), torch.from_numpy(self.targets)
         if self.graphed is None:
             return inputs.to(self.device), targets.to(self.device)
@@ -113,7 +100,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
     def _replayed(
         self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
-        """Run the step as a CUDA graph, which the first call captures with its buffers."""
+        """Replay the step as a CUDA graph, which the first call captures."""
         if self.graphed is None:
             self._attach_profiler()
             self.buffers = inputs, targets
@@ -128,7 +115,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return loss
 
     def _attach_profiler(self) -> None:
-        """Run an empty session before a graph is captured, so that CUPTI sees the kernels."""
+        """Run an empty profiler session before a graph is captured: CUPTI then sees its kernels."""
         profilers.keep_profiler_attached()
         if self.recorder is self and profilers.HAS_KINETO and self.is_profiled:
             with self.recording(""):
@@ -137,7 +124,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
     def _computed(
         self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
-        """Compute all phases after ``input``; return the loss."""
+        """Compute all phases after ``input``."""
         loss = self._gradients(ranges, inputs, targets)
         if not self.forward_only:
             self._update(ranges)
@@ -161,7 +148,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
             else:
                 self.scaler.step(self.optimizer)
                 self.scaler.update()
-            if self.graphed is None:  # a graph overwrites the gradients itself
+            if self.graphed is None:  # a CUDA graph overwrites the gradients itself
                 self.optimizer.zero_grad()
 
     def _loss(self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -172,22 +159,21 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
                 return self.loss_of(outputs, targets, self.lengths)
 
     def loss(self, outcome: torch.Tensor) -> float:
-        """Return the loss in a step's outcome."""
         return float(outcome.detach())
 
     def device_ns(self) -> Optional[int]:
-        """Return the duration of the last step by CUDA events (0.5 µs); None on the CPU."""
+        """Return the last step's time by CUDA events (0.5 µs); None on the CPU."""
         if self.events is None:
             return None
         length_ms: float = self.events[0].elapsed_time(self.events[1])
         return round(length_ms * 1e6)
 
     def copied(self, outcome: torch.Tensor) -> torch.Tensor:
-        """Return the loss, copied if the next replay of a graph would overwrite it."""
+        """Copy the loss, if the next replay of a CUDA graph overwrites it."""
         return outcome.detach().clone() if self.cuda_graph else outcome
 
     def shapes(self, folder: str) -> List[shapes.OpInputs]:
-        """Return the inputs of ops from a separate session; [] for a CUDA graph: it has no ops."""
+        """Return the inputs of ops, from one more step; a CUDA graph has no ops."""
         if self.cuda_graph:
             return []
         with self.recording_shapes(folder) as inputs:
@@ -196,21 +182,20 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return inputs if op_inputs is None else [*inputs, *op_inputs(self.module)]
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs like the base class; an old torch names operators without ``aten::``."""
         needles = loops.torch_needles(self.implementation.KERNELS)
         if profilers.HAS_KINETO:
             return needles
+        # an old torch names operators without ``aten::``
         return needles + [(needle.replace("aten::", ""), words) for needle, words in needles]
 
     def settings(self) -> Dict[str, Any]:
-        """Return torch's settings."""
         return dict(super().settings(), grad_mode=not self.forward_only)
 
 
 def optimizer_of(
     workload: Workload, module: torch.nn.Module, capturable: bool = False
 ) -> torch.optim.Optimizer:
-    """Return the workload's optimizer; ``capturable``: its step count is on the device."""
+    """Return the optimizer; a CUDA graph needs its step count on the device (``capturable``)."""
     if workload.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=workload.learning_rate)
     options = {"capturable": True} if capturable else {}
@@ -218,7 +203,7 @@ def optimizer_of(
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices with the faster of MKL and oneDNN.
+    """Return the faster matmul of MKL and oneDNN.
 
     oneDNN runs nn.LSTM. On CPUs of makers other than Intel, MKL is half as fast.
     """
@@ -240,7 +225,6 @@ def product(size: int, device: str, dtype: str) -> Run:
 
 
 def copy(buffer: int, device: str) -> Run:
-    """Return a function that copies ``buffer`` bytes a given number of times."""
     source = torch.ones(buffer, dtype=torch.int8, device=device)
     target = torch.empty_like(source)
     return _repeated(lambda: target.copy_(source), device)
@@ -257,7 +241,6 @@ def _repeated(work: Callable[[], Any], device: str) -> Run:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether ``error`` is torch's out-of-memory error, on a device or on the host."""
     return isinstance(error, RuntimeError) and (
         "out of memory" in str(error) or "can't allocate memory" in str(error)
     )
@@ -270,13 +253,7 @@ def loss_of(
     lengths: torch.Tensor,
     time_major: bool,
 ) -> torch.Tensor:
-    """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
-
-    ``targets`` of every time step are time-major, whatever the layout of the outputs is. CTC uses
-    class 0 as blank; its loss is the mean negative log-likelihood of the sequences, and unlike
-    torch's ``reduction="mean"`` it is not divided by target lengths. ``lengths`` stay on the host,
-    because torch would synchronise to read them from a device.
-    """
+    """Return the mean loss over the batch; targets are always time-major."""
     if workload.each_step and not time_major:
         targets = targets.transpose(0, 1)
     if workload.loss == "ce":
@@ -285,15 +262,17 @@ def loss_of(
         return outputs.mean()
     if workload.loss == "mse":
         return torch.nn.functional.mse_loss(outputs, targets)
+    # lengths stay on the host, because torch would wait to read them from a device
     spelled = torch.full((len(lengths),), targets.shape[1], dtype=torch.int64)
     scores = (outputs if time_major else outputs.transpose(0, 1)).log_softmax(2)
+    # not ``reduction="mean"``, which divides by the target lengths
     each = torch.nn.functional.ctc_loss(scores, targets, lengths, spelled, reduction="none")
     return each.mean()
 
 
 @contextlib.contextmanager
 def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
-    """When the context ends, restore ``module``'s weights; set ``optimizer``'s state to 0."""
+    """Undo changes of weights and optimizer state at the end."""
     copied = [p.detach().clone() for p in module.parameters()]
     yield
     with torch.no_grad():
@@ -305,11 +284,7 @@ def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
 
 
 class GraphedWork:
-    """``work`` captured as a CUDA graph; ``replay`` runs it again on the same memory.
-
-    ``work`` returns the loss. ``warmup`` steps run first, until nothing is compiled any more. The
-    capture leaves ``module`` and ``optimizer`` unchanged.
-    """
+    """A step captured as a CUDA graph, after warm-up steps; the capture changes no weights."""
 
     def __init__(
         self,
@@ -333,34 +308,32 @@ class GraphedWork:
             self.loss = work()
 
     def replay(self) -> torch.Tensor:
-        """Enqueue the captured work; return the loss, which the next replay overwrites."""
+        """Enqueue the step; the next replay overwrites the loss that this returns."""
         self._graph.replay()
         return self.loss
 
 
 class File(UsersFile):
-    """A user's file with PyTorch; parameters are keyed by their names in the module."""
+    """A user's file with PyTorch."""
 
     def seed(self) -> None:
-        """Seed torch's generators on every device."""
         torch.manual_seed(SEED)
 
     def fault(self, network: Any) -> Optional[str]:
-        """Return a fault if ``network`` is not a module."""
+        """Say what is wrong if the network is no module."""
         if isinstance(network, torch.nn.Module):
             return None
         return "a {}, not a torch.nn.Module".format(type(network).__name__)
 
     def parameters(self, network: Any) -> Dict[str, Any]:
-        """Return name → trained parameter, in the module's order."""
+        """Return the trained parameters, in the module's order."""
         return {name: p for name, p in network.named_parameters() if p.requires_grad}
 
     def values(self, network: Any) -> Arrays:
-        """Return name → NumPy array of each parameter."""
         return {n: p.detach().cpu().numpy() for n, p in self.parameters(network).items()}
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """Run the first step in strict float32, whatever the requested precision is."""
+        """Run the first step in strict float32."""
         network = network.to(device).train()
         lengths = torch.from_numpy(batch.lengths)
         arguments = (lengths,) if workload.variable_length else ()

@@ -1,8 +1,7 @@
 """Hardware counters of the CPU: instructions, cycles, cache misses, microcode assists.
 
-Calls Linux's perf_event_open(2) by its system call number. It counts only this process in user
-mode, which an unprivileged process may do if perf_event_paranoid is 2 or less. Virtual machines
-often have no counters; then ``reason`` says so and every count is None.
+Linux's perf_event_open(2) counts this process in user mode, without privileges if
+perf_event_paranoid is 2 or less. Virtual machines often have no counters; then ``reason`` says so.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from lstmprof.capture.worker.machine import host
 
-#: Number of the system call perf_event_open, by machine (unistd.h).
+#: Number of the system call perf_event_open (unistd.h).
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
-#: From perf_event.h: event types, three generic events, bits of read_format and of the attributes.
+#: From perf_event.h.
 HARDWARE, RAW = 0, 4
 GENERIC = {"cycles": 0, "instructions": 1, "cache_misses": 3}
 ENABLED_AND_RUNNING = 1 | 2
@@ -29,10 +28,10 @@ ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")  # perf_event_attr as of PERF_ATTR_SIZ
 READING = struct.Struct("=QQQ")
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
-#: (models of Intel's family 6, their raw event for floating-point assists). The event is ASSISTS.FP
-#: since Ice Lake; older models have FP_ASSIST.ANY, which counts cycles with an assist. Source:
-#: Linux, tools/perf/pmu-events/arch/x86 (mapfile.csv, floating-point.json of haswell, broadwell,
-#: skylake, icelake, rocketlake, tigerlake, sapphirerapids).
+#: (Intel models of family 6, their raw event for floating-point assists): ASSISTS.FP since Ice
+#: Lake, before FP_ASSIST.ANY. Source: Linux, tools/perf/pmu-events/arch/x86 (mapfile.csv,
+#: floating-point.json of haswell, broadwell, skylake, icelake, rocketlake, tigerlake,
+#: sapphirerapids).
 FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
     ((0x6A, 0x6C, 0x7D, 0x7E, 0xA7, 0x8C, 0x8D, 0x8F, 0xCF), 0x02 << 8 | 0xC1),
     (
@@ -43,7 +42,7 @@ FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
 
 
 class CpuEvent(NamedTuple):
-    """One event to count; ``type`` and ``config`` are fields of perf_event_attr."""
+    """One event to count, by fields of perf_event_attr."""
 
     name: str
     type: int
@@ -51,7 +50,7 @@ class CpuEvent(NamedTuple):
 
 
 class CpuCounters:
-    """Counters of this thread and of threads that it starts after this object is created."""
+    """Counters of this thread, and of threads that it starts later."""
 
     def __init__(self, events: Optional[List[CpuEvent]] = None) -> None:
         self.descriptors: Dict[str, int] = {}
@@ -66,7 +65,7 @@ class CpuCounters:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Count events during the context; several contexts add up."""
+        """Count during the context; several contexts add up."""
         began = self._counts()
         yield
         for name, counts in self._counts().items():
@@ -74,43 +73,41 @@ class CpuCounters:
             self.counted[name] = None if more is None or so_far is None else so_far + more
 
     def _counts(self) -> Dict[str, Tuple[int, int, int]]:
-        """Return name -> (count, ns since it was enabled, ns in which the hardware counted)."""
+        """Return name -> (count, ns enabled, ns in which the hardware counted)."""
         return {
             name: READING.unpack(os.read(descriptor, READING.size))
             for name, descriptor in self.descriptors.items()
         }
 
     def facts(self) -> Dict[str, Any]:
-        """Return the counts for run.json; ``reason`` says why a counter is missing."""
+        """Return the counts for run.json, or the reason for missing ones."""
         facts: Dict[str, Any] = dict(self.counted)
         return facts if self.reason is None else dict(facts, reason=self.reason)
 
 
 def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[int]:
-    """Return the count between two readings; None if the counter never ran.
-
-    If the counter ran only part of the time, because others shared it, the count is scaled up.
-    """
+    """Return the count between two readings; None if the counter never ran."""
     count, enabled, running = (end - begin for begin, end in zip(began, ended))
+    # scaled up, because counters share the hardware
     return round(count * enabled / running) if running > 0 else None
 
 
 def usual_events() -> List[CpuEvent]:
-    """Return the events that are counted on this CPU."""
+    """Return the events to count on this CPU."""
     events = [CpuEvent(name, HARDWARE, number) for name, number in GENERIC.items()]
     raw = fp_assists(*_processor())
     return events if raw is None else [*events, CpuEvent("fp_assists", RAW, raw)]
 
 
 def fp_assists(vendor: str, family: int, model: int) -> Optional[int]:
-    """Return the raw event for floating-point assists of a CPU model, or None if it is unknown."""
+    """Return the raw event for floating-point assists; None for an unknown CPU."""
     if (vendor, family) != ("GenuineIntel", 6):
         return None
     return next((raw for models, raw in FP_ASSISTS if model in models), None)
 
 
 def _processor() -> Tuple[str, int, int]:
-    """Return (vendor, family, model) of the first CPU; unknown values are empty or 0."""
+    """Return (vendor, family, model) of the first CPU."""
     fields: Dict[str, str] = {}
     for name, value in host.fields_of("/proc/cpuinfo"):
         fields.setdefault(name, value)
@@ -122,7 +119,7 @@ def _processor() -> Tuple[str, int, int]:
 
 
 def _opened(event: CpuEvent) -> int:
-    """Open a counter of this thread and its future threads, on any CPU; return its descriptor."""
+    """Open a counter of this thread and its future threads."""
     flags = INHERIT | EXCLUDE_KERNEL | EXCLUDE_HV
     return opened(
         ATTRIBUTES.pack(
@@ -133,7 +130,7 @@ def _opened(event: CpuEvent) -> int:
 
 
 def opened(attributes: bytes, thread: int) -> int:
-    """Call perf_event_open(2) for ``thread`` (0: the calling thread); return the descriptor."""
+    """Call perf_event_open(2) for a thread; 0 is this one."""
     number = SYSCALLS.get(platform.machine())
     if number is None or not sys.platform.startswith("linux"):
         raise OSError(errno.ENOSYS, "")

@@ -11,8 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from lstmprof.base.errors import CaptureError
 from lstmprof.capture.worker.machine.meters import CUDA, NVML
 
-#: Framework -> pairs (oldest major version of CUDA that the driver must support, command to
-#: install the framework), newest first.
+#: Framework -> (oldest CUDA that the driver must support, how to install it), newest first.
 WHEELS = {
     "torch": (
         (13, "pip install torch"),
@@ -21,7 +20,7 @@ WHEELS = {
     "jax": ((13, 'pip install "jax[cuda13]"'), (12, 'pip install "jax[cuda12]"')),
     "tensorflow": ((12, 'pip install "tensorflow[and-cuda]" in an environment without torch'),),
 }
-#: Result of ``cuInit`` -> reason (cuda.h, CUresult).
+#: Results of ``cuInit`` (cuda.h, CUresult).
 _FAULTS = {
     100: "the driver shows this process no GPU; unset CUDA_VISIBLE_DEVICES, or start the container "
     "with --gpus all",
@@ -31,7 +30,7 @@ _FAULTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Driver:
-    """NVIDIA's driver: the newest CUDA that it supports, and why it shows no GPU (``fault``)."""
+    """What NVIDIA's driver supports, or why it shows no GPU."""
 
     fault: str = ""
     version: Optional[str] = None
@@ -40,7 +39,7 @@ class Driver:
 
 
 def driver(cuda: str = CUDA, nvml: str = NVML) -> Driver:
-    """Query NVIDIA's driver; ``cuda`` and ``nvml`` are the names of its libraries."""
+    """Ask NVIDIA's driver, through its libraries."""
     try:
         library = ctypes.CDLL(cuda)
     except OSError:
@@ -79,17 +78,17 @@ def _name(library: Any, index: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class GpuView:
-    """What a framework reports: the number of ``gpus``, and the CUDA that it was ``built_for``."""
+    """What a framework reports about GPUs."""
 
     framework: str
     version: str
     built_for: Optional[str]
     gpus: int
-    profiles: Optional[bool] = None  # whether its profiler records kernels; None if unknown
+    profiles: Optional[bool] = None  # whether its profiler records kernels
 
 
 def why_no_gpu(view: GpuView, gpu_driver: Driver) -> Tuple[str, str]:
-    """Return (why the framework sees no GPU, the next step)."""
+    """Explain why a framework sees no GPU; return (reason, next step)."""
     name = "{} {}".format(view.framework, view.version)
     if not gpu_driver.gpus:
         return gpu_driver.fault, "use --device cpu"
@@ -111,11 +110,9 @@ def wheel_for(framework: str, gpu_driver: Driver) -> str:
 
 
 def chosen(requested: str, ask: Callable[[], GpuView]) -> str:
-    """Return ``cpu`` or ``cuda:N`` for ``requested``: ``auto``, ``cpu`` or ``cuda:N``.
+    """Return the device to use, ``cpu`` or ``cuda:N``.
 
-    Raises:
-        CaptureError: the framework does not see the requested GPU, or, for ``auto``, any GPU
-            although the driver shows one.
+    ``auto`` is an error if the driver shows a GPU that the framework does not see.
     """
     if requested == "cpu":
         return requested
@@ -140,7 +137,6 @@ def chosen(requested: str, ask: Callable[[], GpuView]) -> str:
 
 
 def torch_sees() -> GpuView:
-    """Return what torch reports about GPUs."""
     import torch
 
     kinds: Any = getattr(getattr(torch, "profiler", None), "supported_activities", set)()
@@ -150,13 +146,13 @@ def torch_sees() -> GpuView:
 
 
 def jax_sees() -> GpuView:
-    """Return what JAX reports about GPUs; JAX's GPU plugin is a separate package."""
     import jax
 
     try:
         gpus = len(jax.devices("gpu"))
     except RuntimeError:  # no such platform
         gpus = 0
+    # its GPU plugin is a separate package
     return GpuView("jax", jax.__version__, _plugin_of_jax(), gpus)
 
 
@@ -175,7 +171,6 @@ def _plugin_of_jax() -> Optional[str]:
 
 
 def tensorflow_sees() -> GpuView:
-    """Return what TensorFlow reports about GPUs."""
     import tensorflow as tf
 
     built: Dict[str, Any] = getattr(tf.sysconfig, "get_build_info", dict)()  # since TF 2.3
@@ -191,7 +186,7 @@ SEES: Dict[str, Callable[[], GpuView]] = {
 
 
 def main(arguments: List[str]) -> int:
-    """Print what the framework ``arguments[0]`` reports about GPUs, as JSON in the last line."""
+    """Print what a framework reports about GPUs, as JSON in the last line."""
     print(json.dumps(dataclasses.asdict(SEES[arguments[0]]())))
     return 0
 

@@ -21,10 +21,10 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MXCSR_FLUSH = 0x8040
 MXCSR_WORD = 7  # in glibc's x86_64 fenv_t, after 28 bytes of x87 environment
 
-#: Seconds for which CPUs are observed to find idle ones: 20 ticks of 10 ms.
+#: How long CPUs are observed to find idle ones: 20 ticks of 10 ms.
 SAMPLE_S = 0.2
 
-#: Variables that OpenMP, MKL and TensorFlow read once when they are loaded.
+#: OpenMP, MKL and TensorFlow read them once, at their import.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -35,7 +35,7 @@ THREAD_VARIABLES = (
 
 
 def die_with(parent_pid: int) -> None:
-    """Let the kernel kill this process when its parent ends for any reason (Linux)."""
+    """Let the kernel kill this process when its parent ends (Linux)."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:  # the parent ended before prctl
@@ -43,7 +43,7 @@ def die_with(parent_pid: int) -> None:
 
 
 def end_with(lifeline: str) -> None:
-    """End this process when the FIFO ``lifeline`` is closed by its owner."""
+    """End this process when the owner of a FIFO closes it."""
 
     def hold() -> None:
         with open(lifeline, "rb") as fifo:
@@ -54,7 +54,7 @@ def end_with(lifeline: str) -> None:
 
 
 def cuda_devices() -> int:
-    """Return the number of CUDA devices of the driver, without a framework; 0 without a driver."""
+    """Return the number of CUDA devices that the driver shows."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -66,10 +66,9 @@ def cuda_devices() -> int:
 
 
 def flush_denormals() -> None:
-    """Make this thread, and threads that it starts later, treat denormals as zero (x86_64, glibc).
+    """Treat denormals as zero in this thread and those that it starts (x86_64, glibc).
 
-    On other systems only a switch of the framework can do this; ``denormals_flushed`` shows whether
-    denormals are in fact treated as zero.
+    Elsewhere only a switch of the framework does so.
     """
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return
@@ -84,7 +83,7 @@ def flush_denormals() -> None:
 
 
 def denormals_flushed() -> bool:
-    """Multiply denormals; return whether the calling thread flushes them to zero."""
+    """Return whether this thread flushes denormals to zero, by a test."""
     import numpy as np
 
     denormal = np.full(8, 1, np.int32).view(np.float32)
@@ -92,7 +91,7 @@ def denormals_flushed() -> bool:
 
 
 def hardware() -> Dict[str, Any]:
-    """Return facts about the host's processor, memory and system; unknown facts are None."""
+    """Return what is known about the host's processor, memory and system."""
     models = [value for name, value in fields_of("/proc/cpuinfo") if name == "model name"]
     total = dict(fields_of("/proc/meminfo")).get("MemTotal")
     governor = text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -106,7 +105,7 @@ def hardware() -> Dict[str, Any]:
 
 
 def text_of(path: str) -> Optional[str]:
-    """Return the text of a file of the system; None if it cannot be read."""
+    """Return the text of a system file; None if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -115,21 +114,21 @@ def text_of(path: str) -> Optional[str]:
 
 
 def fields_of(path: str) -> Iterator[Tuple[str, str]]:
-    """Yield (name, value) of each line ``name: value`` of a file of the system."""
+    """Yield (name, value) of the lines ``name: value`` in a system file."""
     for line in (text_of(path) or "").splitlines():
         name, _, value = line.partition(":")
         yield name.strip(), value.strip()
 
 
 def last_level_cache_bytes(place: str = "/sys/devices/system/cpu/cpu0/cache") -> Optional[int]:
-    """Return the size of the first CPU's largest cache; None if unknown."""
+    """Return the size of the first CPU's largest cache."""
     paths = glob.glob(os.path.join(place, "index*", "size"))
     sizes = [re.match(r"(\d+)K$", text_of(path) or "") for path in paths]
     return max([int(size.group(1)) * 1024 for size in sizes if size], default=None)
 
 
 def clock_mhz(cpus: List[int]) -> Optional[float]:
-    """Return the mean of the current clocks of ``cpus`` in MHz; None if Linux shows none."""
+    """Return the mean of the CPUs' current clocks."""
     place = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
     khz = [text_of(place.format(cpu)) for cpu in cpus]
     clocks = [int(text) / 1000 for text in khz if text] or _clocks_of_x86(cpus)
@@ -147,12 +146,11 @@ def _clocks_of_x86(cpus: List[int]) -> List[float]:
 
 
 def load_average() -> Optional[List[float]]:
-    """Return the load average over 1, 5 and 15 minutes; None if the system has none."""
     return list(os.getloadavg()) if hasattr(os, "getloadavg") else None
 
 
 def peak_memory_bytes() -> Optional[int]:
-    """Return the largest resident memory of this process so far, in bytes; None if unknown."""
+    """Return the largest resident memory of this process so far."""
     try:
         import resource
     except ImportError:
@@ -162,21 +160,16 @@ def peak_memory_bytes() -> Optional[int]:
 
 
 def allowed_cpus() -> List[int]:
-    """Return the CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def take_cpus(threads: Optional[int], given: Sequence[int] = ()) -> Optional[List[int]]:
-    """Restrict this process to ``threads`` CPUs (None: all), and set the size of thread pools.
+    """Restrict this process to some CPUs, the idlest ones by default, and size thread pools.
 
-    The process gets the CPUs ``given``; if this is empty, the idlest CPUs. Call this before the
-    framework is imported, because threads inherit the affinity. Return the CPUs, or None if the
-    system cannot set an affinity.
-
-    Raises:
-        CaptureError: the process may use fewer CPUs than ``threads``.
+    Call it before the framework is imported: threads inherit the affinity. Return None if the
+    system cannot set one.
     """
     allowed = allowed_cpus()
     if threads and threads > len(allowed):
@@ -201,7 +194,6 @@ def thread_count() -> int:
 
 
 def cpu_facts() -> Dict[str, Any]:
-    """Return the facts about the CPU as a device for run.json."""
     return {
         "device": "cpu",
         "device_name": None,
@@ -211,21 +203,19 @@ def cpu_facts() -> Dict[str, Any]:
 
 
 def idlest(allowed: List[int], count: int) -> List[int]:
-    """Return the ``count`` idlest CPUs.
-
-    Prefer the last of equally idle CPUs, because interrupts run mostly on the first CPUs.
-    """
+    """Return the idlest CPUs."""
     if count == len(allowed):
         return allowed
     first = _busy_ticks()
     time.sleep(SAMPLE_S)
     after = _busy_ticks()
+    # interrupts run mostly on the first CPUs, so the last ones are preferred
     ordered = sorted(allowed, key=lambda cpu: (after.get(cpu, 0) - first.get(cpu, 0), -cpu))
     return sorted(ordered[:count])
 
 
 def _busy_ticks() -> Dict[int, int]:
-    """Return the busy clock ticks of each CPU since boot (/proc/stat); empty if unknown."""
+    """Return the busy clock ticks of each CPU since boot."""
     ticks: Dict[int, int] = {}
     for line in (text_of("/proc/stat") or "").splitlines():
         name, *counts = line.split()

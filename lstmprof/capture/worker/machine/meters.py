@@ -1,9 +1,7 @@
 """Measure the energy of timed steps, counts of profiled steps, threads and the GPU's state.
 
-Energy is the difference of two readings of hardware counters: RAPL's for CPU packages, through
-Linux's powercap (on many systems only root can read it), and NVML's total energy of a GPU (Volta
-and later). Unreadable values are None, never 0. NVML is called through ctypes, because the worker
-has no library for it.
+Energy comes from RAPL's counters of CPU packages, through Linux's powercap (often only for root),
+and from NVML (Volta and later), called through ctypes.
 """
 
 from __future__ import annotations
@@ -28,8 +26,7 @@ from lstmprof.capture.worker.profiling import Ranges
 POWERCAP = "/sys/class/powercap"
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
 
-#: Bits of nvmlClocksEventReasons (nvml.h): reasons for low clocks, except idleness and the user's
-#: limits.
+#: Reasons for low clocks in nvmlClocksEventReasons (nvml.h), except idleness and user limits.
 THROTTLE_REASONS = (
     (0x4, "software power cap"),
     (0x8, "hardware slowdown"),
@@ -37,21 +34,19 @@ THROTTLE_REASONS = (
     (0x40, "hardware thermal slowdown"),
     (0x80, "hardware power brake"),
 )
-#: NVML's function that returns these bits: its name since driver 535, and its older name, which a
-#: later NVML may drop.
+#: NVML's function for these reasons: its name since driver 535, and its older name.
 CLOCKS_REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
 )
-#: Shortest time, in seconds, over which a GPU's energy is reported: A100 and H100 measure their
-#: power only a quarter of the time. Source: Z. Yang et al., "Part-time Power Measurements"
-#: (arXiv:2312.02741).
+#: Energy over a shorter time is not reported, because A100 and H100 measure their power only a
+#: quarter of the time. Source: Z. Yang et al., "Part-time Power Measurements" (arXiv:2312.02741).
 LEAST_ENERGY_S = 1.0
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
 
 class Meters:
-    """Energy and thread times of the timed iterations, summed over all contexts of ``reading``."""
+    """Measures energy and thread times of the timed iterations."""
 
     def __init__(
         self,
@@ -68,7 +63,7 @@ class Meters:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Measure usage during the context."""
+        """Measure during the context; several contexts add up."""
         packages, gpu = self._counters()
         before, began_s = times(), self.clock()
         yield
@@ -83,7 +78,6 @@ class Meters:
         return packages_uj(self.powercap), self.gpu.energy_mj() if self.gpu else None
 
     def facts(self) -> Dict[str, Any]:
-        """Return the facts about the timed iterations for run.json; energy is in joules."""
         packages = self.packages_uj
         gpu = self.gpu_mj if self.read_s >= LEAST_ENERGY_S else None
         return {
@@ -95,14 +89,13 @@ class Meters:
 
 
 class StepCounts:
-    """Ranges that also count CPU time, context switches and page faults of each ``step``."""
+    """Counts CPU time, context switches and page faults of each step."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
         self.counts: List[Counts] = []
 
     def __call__(self, name: str) -> ContextManager[Any]:
-        """Return the range ``name``."""
         return self._counted() if name == "step" else self.ranges(name)
 
     @contextlib.contextmanager
@@ -113,7 +106,7 @@ class StepCounts:
         self.counts.append(difference(before, usage(SELF)))
 
     def facts(self) -> Dict[str, Any]:
-        """Return the facts about the profiled steps for run.json; None if unknown."""
+        """Return the counts of the profiled steps for run.json."""
         columns = {
             "profiled_cpu_ns": [counts.cpu_ns for counts in self.counts],
             "profiled_voluntary_switches": [counts.voluntary_switches for counts in self.counts],
@@ -129,16 +122,16 @@ def _sum(total: Optional[int], more: Optional[int]) -> Optional[int]:
 
 
 def _difference(end: Optional[int], begin: Optional[int]) -> Optional[int]:
-    """Return ``end - begin``, or None if a reading is unknown or the counter wrapped around."""
+    """Return the difference, unless a reading is unknown or the counter wrapped around."""
     if end is None or begin is None or end < begin:
         return None
     return end - begin
 
 
 def packages_uj(powercap: str) -> Optional[int]:
-    """Return the energy counter of all CPU packages in µJ, or None if it cannot be read."""
+    """Return the energy counter of all CPU packages in µJ."""
     places = sorted(glob.glob(os.path.join(powercap, "intel-rapl:[0-9]*")))
-    # not the domains inside a package
+    # without the domains inside a package
     packages = [p for p in places if os.path.basename(p).count(":") == 1]
     readings: List[int] = []
     for place in packages:
@@ -151,14 +144,14 @@ def packages_uj(powercap: str) -> Optional[int]:
 
 
 class NvmlGpu:
-    """One GPU, accessed through NVML."""
+    """One GPU, asked through NVML."""
 
     def __init__(self, nvml: Any, handle: ctypes.c_void_p) -> None:
         self.nvml, self.handle = nvml, handle
 
     @classmethod
     def of(cls, device: str, nvml: str = NVML, cuda: str = CUDA) -> Optional[NvmlGpu]:
-        """Return the GPU ``cuda:N``, found by its PCI bus; None without a driver."""
+        """Find the GPU ``cuda:N`` by its PCI bus; None without a driver."""
         try:
             library, driver = ctypes.CDLL(nvml), ctypes.CDLL(cuda)
         except OSError:
@@ -176,19 +169,19 @@ class NvmlGpu:
         return cls(library, handle) if answered else None
 
     def energy_mj(self) -> Optional[int]:
-        """Return the energy since the driver was loaded, in mJ; None before Volta or with MIG."""
+        """Return the energy since the driver was loaded; None before Volta or with MIG."""
         if self._is_shared():
             return None
         return self._read("nvmlDeviceGetTotalEnergyConsumption", ctypes.c_ulonglong)
 
     def _is_shared(self) -> bool:
-        modes = ctypes.c_uint(), ctypes.c_uint()  # current and pending mode
+        modes = ctypes.c_uint(), ctypes.c_uint()  # current and pending
         call = getattr(self.nvml, "nvmlDeviceGetMigMode", None)  # since driver 450
         answered = call is not None and call(self.handle, *map(ctypes.byref, modes)) == 0
         return answered and modes[0].value == 1
 
     def load(self) -> Dict[str, Any]:
-        """Return the recent share of time with a kernel, and the memory that all processes use."""
+        """Return how busy the GPU was recently, and the memory that all processes use."""
         utilisation, memory = (ctypes.c_uint * 2)(), (ctypes.c_ulonglong * 3)()  # total free used
         calls = (
             getattr(self.nvml, "nvmlDeviceGetUtilizationRates", None),

@@ -1,10 +1,7 @@
 """Measure the device's peak rates: FLOP/s of a large matmul, bytes/s of a large copy.
 
-Both are measured after the timed and profiled steps, with the same threads and the run's precision.
-The framework multiplies; if it has several libraries for matmuls, the fastest counts. On a CPU, the
-matmul is so large that it takes LEAST_NS; on a GPU its size is 8192. The copy is larger than the
-last-level cache; bytes read and bytes written both count, as in J. McCalpin's STREAM. On a CPU,
-NumPy copies for every framework, one part of the buffer per thread.
+Both are measured after the steps, with the run's threads and precision. Bytes read and bytes
+written both count, as in J. McCalpin's STREAM. On a CPU, NumPy copies for every framework.
 """
 
 from __future__ import annotations
@@ -18,18 +15,17 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.machine import host
 
 Clock = Callable[[], int]
-Run = Callable[[int], None]  # does its work the given number of times, and waits until it is done
+Run = Callable[[int], None]  # does its work this many times, and waits until it is done
 
-#: Least duration of one measurement; shorter matmuls or copies are repeated.
+#: Shorter matmuls and copies are repeated.
 LEAST_NS = 50_000_000
 MOST_TIMES = 64
-#: After this time no further matmul (or copy) begins. A matmul (or copy) runs at least twice: once
-#: to warm up.
+#: No further repetition begins after this time.
 BUDGET_NS = 300_000_000
 CPU_SIZES, GPU_SIZES = (512, 4096), (8192, 8192)
 SIZE_MULTIPLE = 128
-#: Size of the copied buffer in bytes. On a GPU it is larger than any L2 cache. On a CPU it is twice
-#: the last-level cache, but between ``LEAST_CPU_BUFFER`` and ``LARGEST_CPU_BUFFER``.
+#: Bytes to copy: more than any L2 cache of a GPU; on a CPU twice the last-level cache, within
+#: bounds.
 GPU_BUFFER, LEAST_CPU_BUFFER, LARGEST_CPU_BUFFER = 1 << 30, 1 << 26, 1 << 29
 
 HALVES = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
@@ -40,7 +36,7 @@ LATER_ROUND = "measured in the first round only"
 def facts(
     request: CaptureRequest, loop: Any, device: str, report: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """Return ``peaks`` for run.json; measure them only if this round profiles."""
+    """Return the peak rates for run.json, or the reason for missing ones."""
     if not request.peaks:
         return unmeasured(request.precision, TURNED_OFF)
     if not request.steps_to_profile:
@@ -50,7 +46,7 @@ def facts(
 
 
 def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
-    """Measure ``peaks`` with ``loop.product`` and ``loop.copy``, or return a ``reason``."""
+    """Measure the peak rates of a framework, or return the reason why not."""
     if not hasattr(loop, "product"):
         framework = loop.__name__.rpartition(".")[2]
         return unmeasured(precision, "{} has no matmul benchmark".format(framework))
@@ -61,7 +57,7 @@ def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
 
 
 def unmeasured(precision: str, reason: Optional[str]) -> Dict[str, Any]:
-    """Return ``peaks`` for run.json with the ``reason`` why there are no values."""
+    """Return empty peak rates with a reason."""
     names = ("gemm_flops_per_s", "gemm_size", "copy_bytes_per_s", "copy_bytes")
     return dict(dict.fromkeys(names), precision=precision, reason=reason)
 
@@ -87,10 +83,7 @@ def _measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
 def best_product(
     product: Callable[[int], Run], sizes: Tuple[int, int], clock: Clock
 ) -> Tuple[int, float]:
-    """Return (size, shortest ns) of the smallest matmul that takes LEAST_NS.
-
-    ``sizes`` are the smallest and the largest size to try.
-    """
+    """Return (size, shortest ns) of the smallest matmul that takes LEAST_NS."""
     size, most = sizes
     while True:
         run = product(size)
@@ -103,7 +96,7 @@ def best_product(
 
 
 def best(run: Run, clock: Clock) -> float:
-    """Return the shortest ns of one run, after a warm-up; several short runs are timed as one."""
+    """Return the shortest ns of one run; several short runs are timed as one."""
     began_ns, took_ns = clock(), _timed(run, 1, clock)
     times = int(min(MOST_TIMES, max(1, LEAST_NS // max(took_ns, 1))))
     shortest = took_ns if times == 1 else _timed(run, times, clock)
@@ -119,13 +112,12 @@ def _timed(run: Run, times: int, clock: Clock) -> int:
 
 
 def cpu_buffer_bytes() -> int:
-    """Return the size of the buffer to copy: twice the last-level cache, within bounds."""
     cache = host.last_level_cache_bytes() or 0
     return min(max(2 * cache, LEAST_CPU_BUFFER), LARGEST_CPU_BUFFER)
 
 
 def numpy_copy(buffer: int, device: str = "cpu") -> Run:
-    """Return a function that copies ``buffer`` bytes on the host with the worker's threads."""
+    """Return a function that copies on the host, with the worker's threads."""
     import numpy as np
 
     threads = host.thread_count()
@@ -141,7 +133,7 @@ def numpy_copy(buffer: int, device: str = "cpu") -> Run:
 
 
 def numpy_product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices (size, size) with NumPy's BLAS repeatedly."""
+    """Return a function that multiplies two matrices by NumPy's BLAS."""
     import numpy as np
 
     left, right = (np.random.RandomState(0).rand(size, size).astype(dtype) for _ in range(2))
@@ -155,7 +147,7 @@ def numpy_product(size: int, device: str, dtype: str) -> Run:
 
 
 def faster(*runs: Run) -> Run:
-    """Return the fastest of ``runs``; each is called twice, and the second call is timed."""
+    """Return the fastest function; the second call of each is timed."""
     took_ns = []
     for run in runs:
         run(1)

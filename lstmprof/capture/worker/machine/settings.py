@@ -1,8 +1,6 @@
 """Read the settings that change the speed of steps, in the process that runs the steps.
 
-They are read in the thread of the steps, after the timing, because an imported library may have
-changed a requested setting. Settings that only the framework knows come from the profiler's
-``settings``.
+They are read after the timing, because an imported library may change a requested setting.
 """
 
 from __future__ import annotations
@@ -16,10 +14,8 @@ from typing import Any, Dict, List, Optional
 from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
-#: Prefixes of environment variables that may influence a step, from the documentation of thread
-#: pools, BLAS, oneDNN, frameworks, compilers, CUDA's libraries and allocators. TensorFlow has
-#: several longer prefixes instead of TF_, because Terraform's variables also begin with TF_, and
-#: some of Terraform's variables are secrets.
+#: Prefixes of environment variables that may influence a step. TensorFlow has several, because
+#: variables of Terraform, some of them secrets, begin with TF_, too.
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_"),
     *("ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "XLA_", "JAX_", "PYTENSOR_"),
@@ -29,34 +25,29 @@ PREFIXES = (
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32", "MALLOC_", "MIMALLOC_", "TCMALLOC_"),
     *("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHON_GIL"),
 )
-#: Variables that a capture sets itself, and that are not recorded: numbers of threads, which
-#: run.json has anyway; the GPUs, which are hidden from CPU runs; a folder that changes every time;
-#: and a switch that names generated code, which does not change a step.
+#: Not recorded: run.json shows them anyway, or they do not change a step.
 SET_BY_CAPTURE = (
     *host.THREAD_VARIABLES,
     "CUDA_VISIBLE_DEVICES",
     "TORCHINDUCTOR_CACHE_DIR",
     *NAME_GENERATED_CODE,
 )
-#: Part of a library's file name → name of its malloc.
+#: Part of a library's file name -> name of its malloc.
 ALLOCATORS = (("jemalloc", "jemalloc"), ("tcmalloc", "tcmalloc"), ("mimalloc", "mimalloc"))
 CGROUPS = "/sys/fs/cgroup"
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
-#: Bits of float32 numbers: the smallest normal number, 2⁻¹²⁶, and a denormal, 2⁻¹³³.
+#: float32 bits of 2⁻¹²⁶, the smallest normal number, and of 2⁻¹³³, a denormal.
 SMALLEST_NORMAL, DENORMAL = 1 << 23, 1 << 16
-#: Number of denormals that a framework multiplies; enough to be divided among its threads.
+#: Enough to be divided among a framework's threads.
 DENORMALS = 1 << 18
 
 
 def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
-    """Return all settings for run.json; call this in the thread that runs the steps.
-
-    ``of_framework`` are the settings that only the framework knows.
-    """
+    """Return all settings for run.json; call it in the thread that runs the steps."""
     import gc
 
-    # since Python 3.12, which has room for six tools
+    # Python 3.12 and later, which have room for six tools
     monitoring: Any = getattr(sys, "monitoring", None)
     tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
     mapped = host.text_of("/proc/self/maps")
@@ -77,7 +68,7 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _vanishes(bits: int, factor: float) -> bool:
-    """Return whether the float32 with the bits ``bits``, times ``factor``, is 0 in this thread."""
+    """Return whether a float32 times a factor is 0 in this thread."""
     import numpy as np
 
     numbers = np.full(8, bits, np.int32).view(np.float32)
@@ -85,17 +76,14 @@ def _vanishes(bits: int, factor: float) -> bool:
 
 
 def denormal_numbers() -> Any:
-    """Return a float32 array (DENORMALS,) of denormals, for the framework to double."""
+    """Return denormals for the framework to double."""
     import numpy as np
 
     return np.full(DENORMALS, DENORMAL, np.int32).view(np.float32)
 
 
 def denormals(doubled: Any) -> str:
-    """Return what a framework did to denormals: ``kept``, ``flushed`` or ``both``.
-
-    ``doubled`` is the framework's result for ``denormal_numbers()``.
-    """
+    """Return whether a framework kept or flushed denormals when it doubled them; or ``both``."""
     import numpy as np
 
     is_kept = np.asarray(doubled).view(np.int32) != 0
@@ -105,7 +93,7 @@ def denormals(doubled: Any) -> str:
 
 
 def environment(variables: Dict[str, str]) -> Dict[str, str]:
-    """Return the environment ``variables`` that libraries of a step may read, by name."""
+    """Return the variables that libraries of a step may read."""
     return {
         name: variables[name]
         for name in sorted(variables)
@@ -114,7 +102,7 @@ def environment(variables: Dict[str, str]) -> Dict[str, str]:
 
 
 def allocator(files: Optional[List[str]]) -> Optional[str]:
-    """Return the name of the malloc in use, from the mapped files; None if unknown."""
+    """Return the name of the malloc in use, from the files that are mapped into memory."""
     if files is None:
         return None
     bases = [os.path.basename(path) for path in files]
@@ -125,16 +113,15 @@ def allocator(files: Optional[List[str]]) -> Optional[str]:
 
 
 def chosen(text: Optional[str]) -> Optional[str]:
-    """Return the word in brackets, which mark the active choice in Linux's files, or None."""
+    """Return the word in brackets: the active choice in Linux's files."""
     word = re.search(r"\[(\w+)\]", text or "")
     return word.group(1) if word else None
 
 
 def cpu_quota(root: str, groups: str) -> Optional[float]:
-    """Return the number of CPUs that the process's cgroups allow; None if there is no limit.
+    """Return the number of CPUs that the process's cgroups allow; None without a limit.
 
-    ``root`` is where cgroups are mounted, and ``groups`` is the text of /proc/self/cgroup. Sources:
-    cgroup-v2.rst, sched-bwc.rst of Linux.
+    Sources: cgroup-v2.rst, sched-bwc.rst of Linux.
     """
     limits: List[float] = []
     for line in groups.splitlines():
@@ -151,13 +138,13 @@ def _cpu_controller(root: str) -> str:
 
 
 def _upwards(root: str, path: str) -> List[str]:
-    """Return the folder of ``path`` in ``root``, and the folders above it up to ``root``."""
+    """Return a folder and all folders above it, up to ``root``."""
     parts = [part for part in path.split("/") if part]
     return [os.path.join(root, *parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def _limit(place: str) -> List[float]:
-    """Return [number of CPUs] that a cgroup's folder (version 1 or 2) allows; [] if unlimited."""
+    """Return [number of CPUs] that one cgroup allows, of version 1 or 2; [] if unlimited."""
     words = (host.text_of(os.path.join(place, "cpu.max")) or "").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")

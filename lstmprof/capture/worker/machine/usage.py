@@ -1,15 +1,9 @@
 """Resource usage of this process, and of each of its threads.
 
-getrusage(2) returns CPU time, context switches and page faults in one call of 0.7 µs (CPython 3.11,
-Linux 6.18), or a quarter more with 8 threads. ``time.process_time_ns`` takes 0.4 µs for CPU time
-alone; its finer resolution does not matter for steps of 0.1 ms or more. Both functions include the
-time of a thread on another CPU only up to that CPU's last clock tick (every 1 to 10 ms, depending
-on the kernel). Time that is missing in one iteration appears in the next, so sums are right.
-
-The CPU time of a thread comes from its clock (clock_getcpuclockid(3); linux/posix-timers.h has the
-numbers of these clocks). Waiting time, in which a thread is ready to run but has no CPU, comes from
-schedstat (Documentation/scheduler/sched-stats.rst). A pool's thread that spins without work counts
-as running.
+getrusage(2) takes 0.7 µs (CPython 3.11, Linux 6.18). It includes a thread on another CPU only up to
+that CPU's last clock tick (every 1 to 10 ms); the missing time appears in the next iteration, so
+sums are right. Threads are read by their clocks (clock_getcpuclockid(3)) and schedstat
+(Documentation/scheduler/sched-stats.rst).
 """
 
 from __future__ import annotations
@@ -24,42 +18,40 @@ from lstmprof.capture.worker.machine.host import text_of
 
 try:
     import resource
-except ImportError:  # no Unix
+except ImportError:  # not on Unix
     resource = None  # type: ignore[assignment]
 
 Usage = Any  # a struct_rusage, or None
 _TASKS = "/proc/self/task"
-#: Largest number of threads in run.json; the threads with the most CPU time are recorded.
+#: The threads with the most CPU time are recorded.
 MOST_THREADS = 16
 _PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED
 
 
 class Counts(NamedTuple):
-    """Counts between two readings, over all threads of the process; None if unknown."""
+    """Counts between two readings, over all threads of the process."""
 
     cpu_ns: Optional[int]
     voluntary_switches: Optional[int]  # a thread gave up its CPU, to wait
     preemptions: Optional[int]  # a CPU was taken from a thread
-    minor_faults: Optional[int]  # pages that the kernel provided without reading a disk
-    major_faults: Optional[int]  # page faults that read from disk
+    minor_faults: Optional[int]  # pages that came without reading a disk
+    major_faults: Optional[int]  # pages that were read from disk
 
 
 def _unread(_whose: int) -> None:
-    """Return None, because this system has no getrusage."""
+    """Return None: this system has no getrusage."""
 
 
-#: ``usage(SELF)`` returns one reading of getrusage; None on systems other than Unix.
+#: ``usage(SELF)`` reads getrusage.
 usage: Callable[[int], Usage] = _unread if resource is None else resource.getrusage
 SELF = 0 if resource is None else resource.RUSAGE_SELF
 
 
 def difference(before: Usage, after: Usage) -> Counts:
-    """Return the counts between two readings.
-
-    Reading the fields by position takes half the time of reading them by name.
-    """
+    """Return the counts between two readings."""
     if before is None or after is None:
         return Counts(None, None, None, None, None)
+    # by position, which takes half the time of reading by name
     return Counts(
         int(1e6 * (after[0] - before[0] + after[1] - before[1]) + 0.5) * 1000,
         after[14] - before[14],
@@ -73,7 +65,7 @@ class Times(NamedTuple):
     """The times of one thread since it began."""
 
     cpu_ns: int
-    # time in which the thread was ready to run but had no CPU; None if the kernel does not count it
+    # ready to run, but without a CPU; None if the kernel does not count it
     waited_ns: Optional[int]
 
 
@@ -81,11 +73,9 @@ Readings = Dict[int, Times]  # by thread id
 
 
 class Waiting(NamedTuple):
-    """Running and waiting times during a step; None if unknown.
+    """How long threads ran, and waited for a CPU, during a step.
 
-    ``thread_cpu_ns`` and ``waited_ns`` are for the thread that runs the step, ``others_waited_ns``
-    is for all other threads of its process, and ``children_waited_ns`` for processes that
-    ``multiprocessing`` started to load data. Waiting means: ready to run, but without a CPU.
+    ``others`` are further threads of this process; ``children`` are processes that load data.
     """
 
     thread_cpu_ns: Optional[int] = None
@@ -95,17 +85,14 @@ class Waiting(NamedTuple):
 
 
 class ThreadWaits(NamedTuple):
-    """A reading: the calling thread's CPU time, and how long each thread has waited for a CPU.
-
-    ``waited_ns`` is folder in /proc -> thread -> ns; each folder has the threads of one process.
-    """
+    """A reading of how long threads have waited for a CPU: folder in /proc -> thread -> ns."""
 
     cpu_ns: int
     waited_ns: Dict[str, Dict[str, int]]
 
 
 def this_thread() -> Optional[int]:
-    """Return the system's id of the calling thread; None if /proc does not show it."""
+    """Return the system's id of the calling thread."""
     try:
         return int(os.path.basename(os.readlink("/proc/thread-self")))
     except (OSError, ValueError):
@@ -113,16 +100,11 @@ def this_thread() -> Optional[int]:
 
 
 def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
-    """Return how long each thread of this process and its children has waited for a CPU.
-
-    Return None if the kernel does not count this time.
-
-    The calling thread may lose its CPU while this function reads the other threads, and this wait
-    must not count. So the function reads the calling thread last when the measured time begins, and
-    first when it ``ends``.
-    """
+    """Return how long each thread of this process and its children has waited for a CPU."""
     this = this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")
+    # this thread may lose its CPU while it reads the others, which must not count: so it reads
+    # itself last before the measured time, and first after it
     cpu_ns, own_ns = time.thread_time_ns(), _waited_of(own)
     by_folder = {folder: _waits_in(folder) for folder in (_TASKS, *_children())}
     if not ends:
@@ -134,10 +116,7 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
 
 
 def active_ns(thread: Optional[int]) -> Optional[int]:
-    """Return for how many ns a thread of this process has run or waited for a CPU so far.
-
-    Return None if the kernel does not count this time.
-    """
+    """Return how long a thread has run or waited for a CPU so far."""
     waited_ns = _waited_of(os.path.join(_TASKS, str(thread), "schedstat"))
     if thread is None or waited_ns is None:
         return None
@@ -145,12 +124,12 @@ def active_ns(thread: Optional[int]) -> Optional[int]:
 
 
 def _clock_of(thread: int) -> int:
-    """Return the number of the clock that counts a thread's CPU time."""
+    """Return the clock of a thread's CPU time (clock_getcpuclockid(3))."""
     return ~thread << 3 | _PER_THREAD_SCHED
 
 
 def _waits_in(folder: str) -> Dict[str, int]:
-    """Return thread -> ns waited so far, for a process's folder; {} if the process has ended."""
+    """Return how long each thread of a process has waited."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -160,7 +139,7 @@ def _waits_in(folder: str) -> Dict[str, int]:
 
 
 def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
-    """Return the times between two readings of the calling thread, without threads that ended."""
+    """Return the times between two readings, without threads that ended."""
     if before is None or after is None:
         return Waiting()
     more = {}
@@ -174,16 +153,13 @@ def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits])
 
 
 def _children() -> List[str]:
-    """Return the thread folders of all processes that ``multiprocessing`` started."""
+    """Return where /proc shows the threads of multiprocessing's processes."""
     processes = getattr(sys.modules.get("multiprocessing.process"), "_children", ())
     return [f"/proc/{process.pid}/task" for process in tuple(processes) if process.pid]
 
 
 def _waited_of(path: str) -> Optional[int]:
-    """Return how many ns a thread has waited for a CPU, from its file ``schedstat`` at ``path``.
-
-    Return None if the thread has ended, or if the kernel does not count this time.
-    """
+    """Return how long a thread has waited, from its file ``schedstat``."""
     try:
         with open(path, encoding="ascii") as line:
             words = line.read().split()
@@ -193,7 +169,7 @@ def _waited_of(path: str) -> Optional[int]:
 
 
 def times() -> Optional[Readings]:
-    """Return the times of every thread of this process; None without /proc."""
+    """Return the times of every thread of this process."""
     try:
         threads = [int(name) for name in os.listdir(_TASKS)]
     except OSError:
@@ -214,19 +190,18 @@ def _text(thread: int, file: str) -> str:
 
 
 def _allowed(status: str) -> Optional[str]:
-    """Return a thread's CPUs, such as ``0-1,4``, from the text of its /proc status."""
+    """Return the CPUs that a thread may use, such as ``0-1,4``."""
     line = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
     return line.group(1) if line else None
 
 
 class ThreadTimes:
-    """The times of all threads, summed over pairs of readings."""
+    """Adds up the times of all threads over pairs of readings."""
 
     def __init__(self) -> None:
         self.sums: Optional[Readings] = {}
 
     def add(self, before: Optional[Readings], after: Optional[Readings]) -> None:
-        """Add each thread's times between two readings, except threads that ended."""
         if self.sums is None or before is None or after is None:
             self.sums = None
             return
@@ -239,7 +214,7 @@ class ThreadTimes:
             )
 
     def facts(self) -> Optional[List[Dict[str, Any]]]:
-        """Return ``timing_threads`` of run.json: the threads with CPU time, most CPU time first."""
+        """Return the threads with the most CPU time, for run.json."""
         if self.sums is None:
             return None
         ran = sorted(self.sums.items(), key=lambda entry: -entry[1].cpu_ns)

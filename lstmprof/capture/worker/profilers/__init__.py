@@ -26,11 +26,9 @@ from lstmprof.capture.worker.profiling import Ranges, both, domain_ranges, no_ra
 
 
 class Profiler:
-    """The profiler of one framework on one device."""
-
     profiler = ""
-    title = "steps"  # name of the profile's file
-    # another process records, and the profile's file appears after this process has ended
+    title = "steps"  # of the profile's file
+    # the process that records writes the profile only after this process has ended
     is_outside = False
     has_known_cost = True  # the cost of recording an event can be measured
     can_record_shapes = False  # has the option ``with_shapes``
@@ -38,48 +36,45 @@ class Profiler:
 
     @property
     def starts_late(self) -> bool:
-        """Return whether the first step of a session is unusual and must not be profiled."""
+        """Return whether a session's first step is unusual and must not be profiled."""
         return False
 
     def find_device(self) -> None:
-        """Store on which device this process works now."""
+        """Note on which device this process works now."""
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait until the device has finished; ``outcome`` is the result of a step."""
+        """Wait until the device has finished a step."""
 
     def settings(self) -> Dict[str, Any]:
-        """Return the current ``settings`` that only the framework knows."""
+        """Return the settings that only the framework knows."""
         return {}
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
+        """Return what run.json says about framework and device."""
         raise NotImplementedError
 
     def recording(self, folder: str) -> ContextManager[Any]:
-        """Run the profiler during the context; it may write files to ``folder``."""
+        """Run the profiler during the context."""
         raise NotImplementedError
 
     def annotated(self, number: int) -> Ranges:
-        """Return the profiler's own ranges, for step ``number``."""
+        """Return the profiler's own ranges for a step."""
         raise NotImplementedError
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write the profile of ``session`` to a file; return (path, name to keep it under)."""
+        """Write a session's profile to a file; return (path, name to keep it under)."""
         raise NotImplementedError
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """Return (a function with almost no work, number of events that a call records).
-
-        Return None if there is no such function.
-        """
+        """Return (a function with almost no work, events that a call records), if there is one."""
         return None
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return the times around the events of ``trivial``; None if the times are unknown."""
+        """Return where in time the cost of recording an event falls."""
         return None
 
     def trivial_readings(self) -> calibration.LoopTimes:
-        """Measure trivial calls under the profiler, at the end of a discarded session."""
+        """Time trivial calls under the profiler."""
         if not self.has_known_cost:
             return calibration.LoopTimes([], [])
         annotated = self.annotated(0)
@@ -87,16 +82,12 @@ class Profiler:
         return calibration.readings(call, both(no_ranges, annotated))
 
     def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Return the cost of recording an event for run.json; empty if it is unknown.
-
-        ``profiled`` are the ``trivial_readings`` of a session; this function measures the same
-        calls without a session. It opens no NVTX range, because another tool would count the range
-        as a step.
-        """
+        """Return the cost of recording an event: trivial calls with the profiler minus without."""
         if not self.has_known_cost:
             return {}
         trivial = self.trivial()
         call, events = trivial or (calibration.range_call(self.annotated(0)), 1)
+        # no NVTX range, because another tool would count it as a step
         plain = calibration.readings(call, no_ranges)
         return calibration.facts(
             profiled, plain, events, self.cost_parts(call) if trivial else None
@@ -104,28 +95,25 @@ class Profiler:
 
 
 def xplane_in(folder: str) -> Tuple[str, str]:
-    """Return (path, file name) of the only XPlane file that a session wrote to ``folder``."""
+    """Return (path, name) of the XPlane file that a session wrote."""
     (raw,) = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
     return raw, os.path.basename(raw)
 
 
 def keras_version() -> Optional[str]:
-    """Return the version of the implementation's Keras, else of the imported Keras.
-
-    Return None without Keras.
-    """
+    """Return the version of Keras that runs the layers."""
     taken = sys.modules.get("lstmprof.implementations.keras._installed")
     keras = getattr(taken, "keras", None) or sys.modules.get("keras")
     version: Optional[str] = getattr(keras, "__version__", None)
     return version
 
 
-#: Name of the range during which Nsight Systems records.
+#: The range that Nsight Systems records.
 NSYS_RANGE = "profile"
 
 
 class NsysProfiler(Profiler):
-    """Shows Nsight Systems by an NVTX range what to record; ``framework`` does everything else."""
+    """Shows Nsight Systems by an NVTX range what to record; the framework does the rest."""
 
     profiler = "nsys"
     is_outside = True
@@ -143,34 +131,30 @@ class NsysProfiler(Profiler):
         self._sessions = 0
 
     def find_device(self) -> None:
-        """Call ``find_device`` of the framework's profiler."""
         self._framework.find_device()
 
     def wait(self, outcome: Any = None) -> None:
-        """Call ``wait`` of the framework's profiler."""
         self._framework.wait(outcome)
 
     def settings(self) -> Dict[str, Any]:
-        """Return the framework's settings."""
         return self._framework.settings()
 
     def facts(self) -> Dict[str, Any]:
-        """Return the framework's facts."""
         return self._framework.facts()
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """Open the range in which nsys records, except in the first session, which is discarded."""
+        """Open the range that nsys records, except in the first session, which is discarded."""
         self._sessions += 1
         with (self._ranges if self._sessions > 1 else no_ranges)(NSYS_RANGE):
             yield
 
     def annotated(self, number: int) -> Ranges:
-        """Return no ranges, because the steps have NVTX ranges anyway."""
+        """Return no ranges, because steps have NVTX ranges anyway."""
         return no_ranges
 
 
-#: Framework → module and class of its profiler.
+#: Framework -> module and class of its profiler.
 PROFILERS = {
     "torch": ("lstmprof.capture.worker.profilers.torch", "TorchProfiler"),
     "tensorflow": ("lstmprof.capture.worker.profilers.tensorflow", "TensorflowProfiler"),
@@ -180,17 +164,14 @@ KERAS = "keras"
 
 
 def framework_of(name: Optional[str] = None) -> str:
-    """Return the framework ``name`` or, without a name, the only imported framework.
-
-    Instead of Keras, return the framework on which Keras runs.
-    """
+    """Return the framework that runs the steps: the named one, or the only one imported."""
     if name == KERAS:
         return _checked(str(importlib.import_module(KERAS).config.backend()))
     if name is not None:
         return _checked(name)
     imported = [name for name in PROFILERS if hasattr(sys.modules.get(name), "__version__")]
     keras = sys.modules.get(KERAS)
-    # Keras 3 names its backend; it may have imported other frameworks, too
+    # Keras 3 names its backend, but may have imported other frameworks, too
     if keras is not None and hasattr(keras, "config"):
         return _checked(str(keras.config.backend()))
     if len(imported) == 1:
@@ -213,7 +194,6 @@ def _checked(framework: str) -> str:
 
 
 def profiler_of(framework: str) -> Profiler:
-    """Return the profiler of ``framework``; import it if necessary."""
     module, name = PROFILERS[framework]
     profiler: Profiler = getattr(importlib.import_module(module), name)()
     return profiler

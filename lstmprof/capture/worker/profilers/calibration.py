@@ -1,12 +1,6 @@
-"""Measure what recording one event costs on this machine: loops of trivial calls, profiled and not.
+"""Measure what recording one event costs on this machine: trivial calls, profiled and not.
 
-The profiled loops run at the end of the discarded profiler session, the other loops after it. Both
-measure the CPU time of their thread, which other processes do not lengthen. The cost of a
-framework's event comes from a call that records a known number of events. If the framework has no
-such call, the cost comes from a range of the profiler, compared with the same range without a
-session. A capture's range is compared with the empty context that a timed step has instead. NVTX
-ranges do not count, because profiled and timed steps both have them. The cost of a page fault is
-measured by touching fresh memory once.
+Loops measure the CPU time of their thread, which other processes do not lengthen.
 """
 
 from __future__ import annotations
@@ -21,12 +15,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from lstmprof.capture.worker.machine.usage import SELF, difference, usage
 from lstmprof.capture.worker.profiling import Ranges
 
-#: Repeats of each loop (the median counts), calls per loop, and ranges per loop. In total they take
-#: 20 ms with torch.profiler.
+#: Repeats of each loop (the median counts), calls and ranges per loop: 20 ms in total with
+#: torch.profiler.
 REPEATS, CALLS, RANGES = 9, 100, 30
-#: Name of the measured range: any range of a step would do, except ``step``.
+#: Any range of a step would do, except ``step``.
 RANGE = "input"
-#: Bytes of fresh memory to touch: 1,000 page faults, less than a millisecond.
+#: 1,000 page faults, less than a millisecond.
 FRESH_BYTES = 4 << 20
 
 Call = Callable[[], Any]
@@ -34,7 +28,7 @@ Call = Callable[[], Any]
 
 @dataclasses.dataclass(frozen=True)
 class LoopTimes:
-    """CPU time in ns of one call and of one range; one entry per repeat."""
+    """CPU time of one call and of one range, per repeat."""
 
     call_ns: List[float]
     range_ns: List[float]
@@ -42,12 +36,9 @@ class LoopTimes:
 
 @dataclasses.dataclass(frozen=True)
 class EventParts:
-    """The times, in ns, of a call that records an inner event inside an outer event.
+    """The times of a call that records an event inside another event.
 
-    ``before_ns`` lasts from the begin of the outer event to the begin of the inner event,
-    ``inside_ns`` is the length of the inner event, and ``after_ns`` lasts from the end of the inner
-    event to the end of the outer event. ``range_ns`` is the length of an empty range of the
-    capture.
+    ``before_ns`` and ``after_ns`` are in the outer event only; ``range_ns`` is an empty range.
     """
 
     before_ns: float
@@ -57,7 +48,6 @@ class EventParts:
 
 
 def readings(call: Call, ranges: Ranges) -> LoopTimes:
-    """Measure the CPU time of ``call``, and of one range of ``ranges``."""
     return LoopTimes(_each_ns(call, CALLS), _each_ns(range_call(ranges), RANGES))
 
 
@@ -72,7 +62,7 @@ def _each_ns(call: Call, calls: int) -> List[float]:
 
 
 def range_call(ranges: Ranges) -> Call:
-    """Return a function that opens and closes one range."""
+    """Return a function that opens and closes a range."""
 
     def call() -> None:
         with ranges(RANGE):
@@ -84,12 +74,7 @@ def range_call(ranges: Ranges) -> Call:
 def facts(
     profiled: LoopTimes, plain: LoopTimes, events: int, cost_parts: Optional[EventParts] = None
 ) -> Dict[str, Any]:
-    """Return what recording costs, in ns, as fields of run.json.
-
-    ``profiled`` and ``plain`` are the times of calls with and without the profiler. Each call
-    records ``events`` events. ``cost_parts`` shows how much of an event's cost falls before the
-    event, and how much inside it.
-    """
+    """Return what recording costs, as fields of run.json."""
     event_ns, event_error_ns = _difference(profiled.call_ns, plain.call_ns, events)
     range_ns, range_error_ns = _difference(profiled.range_ns, plain.range_ns, 1)
     before_ns, inside_ns, range_inside_ns = _divided(event_ns, range_ns, cost_parts)
@@ -108,10 +93,7 @@ def facts(
 def _difference(
     profiled: Sequence[float], plain: Sequence[float], events: int
 ) -> Tuple[Optional[float], Optional[float]]:
-    """Return (cost per event, its error), in ns; (None, None) if profiled calls are not longer.
-
-    The error is half the sum of both interquartile ranges, per event.
-    """
+    """Return (cost per event, its error: half the sum of both interquartile ranges)."""
     over = (statistics.median(profiled) - statistics.median(plain)) / events
     if over <= 0:
         return None, None
@@ -127,10 +109,7 @@ def _middle_half(lengths: Sequence[float]) -> float:
 def _divided(
     event_ns: Optional[float], range_ns: Optional[float], cost_parts: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
-    """Return how many ns of the cost fall (before an event, inside an event, inside a range).
-
-    ``event_ns`` is divided in the proportions of ``cost_parts``. Unknown values are None.
-    """
+    """Return how much of the cost falls (before an event, inside it, inside a range)."""
     if cost_parts is None or event_ns is None:
         return None, None, None
     whole = cost_parts.before_ns + cost_parts.inside_ns + cost_parts.after_ns
@@ -141,12 +120,12 @@ def _divided(
 
 
 def page_fault_ns() -> Optional[float]:
-    """Return the CPU time of one page fault in ns, or None if the kernel does not count faults."""
+    """Return the CPU time of one page fault, by touching fresh memory."""
     page = mmap.PAGESIZE
     with mmap.mmap(-1, FRESH_BYTES) as memory:
         small = getattr(mmap, "MADV_NOHUGEPAGE", None)
         if small is not None and hasattr(memory, "madvise"):
-            with contextlib.suppress(OSError):  # a Linux kernel without huge pages
+            with contextlib.suppress(OSError):  # a kernel without huge pages
                 memory.madvise(small)
         before, began_ns = usage(SELF), time.thread_time_ns()
         for place in range(0, FRESH_BYTES, page):

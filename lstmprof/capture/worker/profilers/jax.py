@@ -19,13 +19,11 @@ from lstmprof.capture.worker.profilers import Profiler, xplane_in
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.implementations.cudnn import _runtime
 
-#: Libraries on JAX that may provide a step's layers; their versions are recorded.
+#: Their versions are recorded, because a step's layers may come from them.
 LIBRARIES = ("flax", "equinox", "haiku", "keras")
 
 
 class JaxProfiler(Profiler):
-    """JAX's profiler on ``device``."""
-
     profiler = "jax.profiler"
     device_name, number, device = "cpu", 0, None  # type: Tuple[str, int, Any]
 
@@ -35,22 +33,20 @@ class JaxProfiler(Profiler):
         return True
 
     def find_device(self) -> None:
-        """Choose the first device on which JAX computes by default."""
         self.device = jax.local_devices()[0]
         on_gpu = self.device.platform == "gpu"
         self.device_name = "cuda:0" if on_gpu else self.device.platform
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait for ``outcome``, or for all arrays if it is None: JAX cannot wait for a device."""
+        """Wait for the result of a step, or for all arrays: JAX cannot wait for a device."""
         jax.block_until_ready(jax.live_arrays() if outcome is None else outcome)
 
     def threads(self) -> int:
-        """Return the number of XLA's threads on a CPU, which equals the number of allowed CPUs."""
+        """Return the number of XLA's threads: one per allowed CPU."""
         return len(allowed_cpus())
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """Run JAX's profiler, which writes an XPlane into ``folder``."""
         jax.profiler.start_trace(folder, **_without_python_calls())
         try:
             yield
@@ -58,15 +54,12 @@ class JaxProfiler(Profiler):
             jax.profiler.stop_trace()
 
     def annotated(self, number: int) -> Ranges:
-        """Return ranges of JAX's profiler."""
         return functools.partial(_trace, number)
 
     def written(self, session: None, folder: str) -> Tuple[str, str]:
-        """Return (path, name) of the XPlane file."""
         return xplane_in(folder)
 
     def settings(self) -> Dict[str, Any]:
-        """Return JAX's current settings."""
         on_cpu = self.device_name == "cpu"
         doubled = (
             np.asarray(jax.jit(jnp.add)(denormal_numbers(), denormal_numbers())) if on_cpu else None
@@ -77,7 +70,6 @@ class JaxProfiler(Profiler):
         }
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
         gpu = self.device_name != "cpu"
         loaded = {name: sys.modules.get(name) for name in LIBRARIES}
         return {
@@ -95,17 +87,14 @@ class JaxProfiler(Profiler):
 
 
 def cuda_version(platform: str) -> Optional[str]:
-    """Return CUDA's version: ``12.9`` if the platform's version ends in ``cuda 12090``."""
+    """Return CUDA's version, such as ``12.9`` for ``cuda 12090``."""
     match = re.search(r"cuda (\d+)", platform)
     number = int(match.group(1)) if match else 0
     return "{}.{}".format(number // 1000, number % 1000 // 10) if number else None
 
 
 def _without_python_calls() -> Dict[str, Any]:
-    """Return arguments of ``start_trace`` that turn off the recording of Python calls.
-
-    The result is empty if this JAX has no such option.
-    """
+    """Return the options that turn off the recording of Python calls."""
     if not hasattr(jax.profiler, "ProfileOptions"):
         return {}
     options = jax.profiler.ProfileOptions()
@@ -114,7 +103,7 @@ def _without_python_calls() -> Dict[str, Any]:
 
 
 def _trace(step: int, name: str) -> ContextManager[Any]:
-    """Return a range of JAX's profiler; the range ``step`` also has the step's number."""
+    """Return a range; the range of a step also has the step's number."""
     if name == "step":
         numbered: ContextManager[Any] = jax.profiler.StepTraceAnnotation(name, step_num=step)
         return numbered

@@ -15,8 +15,6 @@ from lstmprof.capture.worker.profiling import Ranges
 
 
 class TensorflowProfiler(Profiler):
-    """TensorFlow's profiler on ``device``."""
-
     profiler = "tf.profiler"
     device = "cpu"
 
@@ -26,22 +24,19 @@ class TensorflowProfiler(Profiler):
         return True
 
     def find_device(self) -> None:
-        """Choose the first GPU that TensorFlow uses, else the CPU."""
         self.device = "cuda:0" if tf.config.list_logical_devices("GPU") else "cpu"
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait for the GPUs; on a CPU a call returns when its work is done."""
+        """Wait for the GPUs; on a CPU, a call returns when its work is done."""
         if self.device != "cpu":
             synchronize()
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """Run TensorFlow's profiler, which writes an XPlane into ``folder``.
+        """Run TensorFlow's profiler.
 
-        The profiler's buffers grow as they are filled, which slows the steps of a session that is
-        longer than all sessions before it. Measured with TensorFlow 2.21: steps take 20 % longer in
-        the first session, and 3 % longer in a second session of equal length. If the first session
-        is shorter, steps of the second session take 20 % longer, too.
+        Its buffers grow as they are filled, which slows the steps of a session that is longer than
+        all before it: by 20 %, against 3 % in a second session of equal length (TensorFlow 2.21).
         """
         tf.profiler.experimental.start(folder)
         try:
@@ -50,15 +45,12 @@ class TensorflowProfiler(Profiler):
             tf.profiler.experimental.stop()
 
     def annotated(self, number: int) -> Ranges:
-        """Return ranges of TensorFlow's profiler."""
         return functools.partial(_trace, number)
 
     def written(self, session: None, folder: str) -> Tuple[str, str]:
-        """Return (path, name) of the XPlane file."""
         return xplane_in(folder)
 
     def settings(self) -> Dict[str, Any]:
-        """Return TensorFlow's settings; settings that this version does not show are None."""
         threading, on_cpu = tf.config.threading, self.device == "cpu"
         eager = tf.executing_eagerly()  # while a graph is built, a tensor has no value
         doubled = (tf.constant(denormal_numbers()) * 2.0).numpy() if on_cpu and eager else None
@@ -72,7 +64,6 @@ class TensorflowProfiler(Profiler):
         }
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
         built: Dict[str, Any] = getattr(tf.sysconfig, "get_build_info", dict)()  # since TF 2.3
         gpus = tf.config.get_visible_devices("GPU")
         gpu = self.device != "cpu"
@@ -92,7 +83,7 @@ class TensorflowProfiler(Profiler):
 
 
 def _call(module: str, function: str) -> Any:
-    """Return the result of an undocumented function of TensorFlow, or None if it does not exist."""
+    """Return the result of an undocumented function of TensorFlow, if it exists."""
     try:
         return getattr(importlib.import_module("tensorflow." + module), function)()
     except (ImportError, AttributeError):
@@ -107,7 +98,7 @@ def synchronize() -> None:
 
 
 def _trace(step: int, name: str) -> ContextManager[Any]:
-    """Return a range of TensorFlow's profiler; ``_r=1`` marks a step for the profiler."""
+    """Return a range; ``_r=1`` marks a step for the profiler."""
     marks = {"step_num": step, "_r": 1} if name == "step" else {}
     trace: ContextManager[Any] = tf.profiler.experimental.Trace(name, **marks)
     return trace

@@ -1,8 +1,7 @@
 """TensorFlow 1's tracing of session runs, and facts about framework and device.
 
-A traced run (``FULL_TRACE``) returns the times of its nodes. TensorFlow's ``timeline`` writes these
-times as a Chrome trace, in whole microseconds since 1970. Here the runs of all steps are written to
-one file; the ranges of the steps have lstmprof's own category.
+A traced run returns the times of its nodes, which TensorFlow's ``timeline`` writes as a Chrome
+trace. The runs of all steps are written to one file.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ from lstmprof.capture.worker.machine.settings import denormal_numbers, denormals
 from lstmprof.capture.worker.profilers import Profiler, keras_version
 from lstmprof.capture.worker.profiling import Ranges
 
-#: The value of ``framework`` in run.json; different from TensorFlow 2, for which lstmprof
-#: recommends other functions.
+#: Not ``tensorflow``, because lstmprof recommends other functions for TensorFlow 1.
 FRAMEWORK = "tensorflow1"
-#: Category and process name of the ranges that lstmprof adds to TensorFlow's events.
+#: The ranges that lstmprof adds to TensorFlow's events.
 RANGE, PROCESS = "lstmprof", "lstmprof"
 _DEVICE_NAME = re.compile(r"name: ([^,]+)")
 
@@ -38,11 +36,10 @@ class SessionTrace:
 
     def __init__(self) -> None:
         self.runs: List[Any] = []  # RunMetadata
-        self.ranges: List[Tuple[str, int, int]] = []  # (name, start, end), in ns since 1970
+        self.ranges: List[Tuple[str, int, int]] = []  # (name, start, end) in ns since 1970
 
     @contextlib.contextmanager
     def range(self, name: str) -> Iterator[None]:
-        """Record a range of this name."""
         start_ns = time.time_ns()
         yield
         self.ranges.append((name, start_ns, time.time_ns()))
@@ -57,7 +54,7 @@ class SessionTrace:
         }
 
     def write(self, path: str) -> None:
-        """Write the timeline of all runs with the ranges, as JSON."""
+        """Write all runs and ranges as a Chrome trace."""
         drawn = timeline.Timeline(self._step_stats())
         text = drawn.generate_chrome_trace_format(show_dataflow=False, show_memory=False)
         document = json.loads(text)
@@ -66,7 +63,7 @@ class SessionTrace:
             json.dump(document, file)
 
     def _step_stats(self) -> Any:
-        """Return the statistics of all runs joined to one, in which each device occurs once."""
+        """Join the statistics of all runs, so that each device occurs once."""
         devices: Dict[str, Any] = {}
         together = step_stats_pb2.StepStats()
         for metadata in self.runs:
@@ -77,7 +74,7 @@ class SessionTrace:
         return together
 
     def _range_events(self, drawn: List[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
-        """Yield the ranges as events of a further process, extended to whole microseconds."""
+        """Yield the ranges as events of a separate process, in whole microseconds."""
         pid = 1 + max((event["pid"] for event in drawn), default=0)
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": PROCESS}}
         for name, start_ns, end_ns in self.ranges:
@@ -88,8 +85,6 @@ class SessionTrace:
 
 
 class Tensorflow1Profiler(Profiler):
-    """TensorFlow 1's tracing on ``device``."""
-
     profiler = "RunMetadata"
     device = "cpu"
     has_known_cost = False
@@ -99,7 +94,6 @@ class Tensorflow1Profiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[SessionTrace]:
-        """Trace runs during the context."""
         self.trace = trace = SessionTrace()
         try:
             yield trace
@@ -107,19 +101,17 @@ class Tensorflow1Profiler(Profiler):
             self.trace = None
 
     def annotated(self, number: int) -> Ranges:
-        """Return ranges that the session records beside the runs."""
+        """Return ranges that the session records itself."""
         assert self.trace is not None
         return self.trace.range
 
     def written(self, session: SessionTrace, folder: str) -> Tuple[str, str]:
-        """Write the timeline of the session to a file; return (path, name to keep it under)."""
         os.makedirs(folder, exist_ok=True)
         raw = os.path.join(folder, "timeline.json")
         session.write(raw)
         return raw, self.title + ".timeline.json"
 
     def settings(self) -> Dict[str, Any]:
-        """Return TensorFlow 1's current settings."""
         threads = host.thread_count()
         return {
             "intra_op_threads": threads,
@@ -128,13 +120,12 @@ class Tensorflow1Profiler(Profiler):
         }
 
     def _denormals(self) -> Any:
-        """Return how TensorFlow's threads treat denormals, from a node that the session runs."""
+        """Return whether TensorFlow's threads keep denormals, from a node in the session."""
         numbers = denormal_numbers()
         given = tf.placeholder(tf.float32, numbers.shape)
         return denormals(tf.get_default_session().run(given * 2.0, {given: numbers}))
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
         return {
             "framework": FRAMEWORK,
             "device": self.device,
@@ -160,7 +151,7 @@ def _gpu_name() -> Optional[str]:
 
 
 def config(device: str) -> Any:
-    """Return a session's configuration: the worker's number of threads, and the ``device``."""
+    """Return a session's configuration: threads and device."""
     threads = host.thread_count()
     made = tf.ConfigProto(intra_op_parallelism_threads=threads)
     made.inter_op_parallelism_threads = threads
@@ -172,7 +163,7 @@ def config(device: str) -> Any:
 
 
 def sees_gpu(device: str) -> bool:
-    """Return whether a session that is configured for ``device`` (``cuda:N``) gets this GPU."""
+    """Return whether a session gets this GPU."""
     if not tf.test.is_built_with_cuda():
         return False
     try:
@@ -183,7 +174,6 @@ def sees_gpu(device: str) -> bool:
 
 
 def refuse_unless_tensorflow_1() -> None:
-    """Raise CaptureError if the TensorFlow of this interpreter is not TensorFlow 1."""
     if not tf.__version__.startswith("1."):
         raise CaptureError(
             "the implementation needs TensorFlow 1, but {1} has tensorflow {0}".format(

@@ -1,7 +1,7 @@
 """torch's profiler, and facts about its settings and the device.
 
-PyTorch 1.8.1 and later have ``torch.profiler``. Older versions have ``torch.autograd.profiler``,
-whose list of events ``formats.kineto.autograd`` reads.
+torch.profiler exists since PyTorch 1.8.1. Before, torch.autograd.profiler gives a list of events,
+which ``formats.kineto.autograd`` reads.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ from lstmprof.capture.worker.machine.settings import denormal_numbers, denormals
 from lstmprof.capture.worker.profilers import Profiler, calibration
 from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
 
-#: Whether this torch has ``torch.profiler``, which records by the library Kineto.
+#: Whether this torch has ``torch.profiler``, whose library is Kineto.
 HAS_KINETO = hasattr(getattr(torch, "profiler", None), "profile")
-#: Name of the environment variable with Kineto's log level, which Kineto reads at its first
-#: recording, and the level that suppresses all messages.
+#: Kineto reads this variable at its first recording; this level suppresses all messages.
 _LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
-#: The ops that ``Tensor.item`` records: the first contains the second.
+#: ``Tensor.item`` records both, the second inside the first.
 NESTED = ("aten::item", "aten::_local_scalar_dense")
 
 
 class TorchProfiler(Profiler):
-    """torch.profiler, or its predecessor in an older torch, on ``device``."""
+    """torch.profiler, or its predecessor in an older torch."""
 
     can_record_shapes = HAS_KINETO
     profiler = "torch.profiler" if HAS_KINETO else "torch.autograd.profiler"
@@ -42,20 +41,20 @@ class TorchProfiler(Profiler):
         return bool(self.device.type == "cuda")
 
     def find_device(self) -> None:
-        """Choose the current GPU if this process has work on one, else the CPU."""
+        """Choose the current GPU if this process uses one, else the CPU."""
         on_gpu = torch.cuda.is_initialized()
         number = torch.cuda.current_device() if on_gpu else 0
         self.device = torch.device("cuda", number) if on_gpu else torch.device("cpu")
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait for every GPU on which this process has work; a CPU's work is done at once."""
+        """Wait for every GPU that this process uses; a CPU's work is done at once."""
         if torch.cuda.is_initialized():
             for number in _gpus_in_use():
                 torch.cuda.synchronize(number)
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Any]:
-        """Record the host, and the GPU if the step runs on one."""
+        """Record the host, and the GPU if a step runs on one."""
         if not HAS_KINETO:
             with torch.autograd.profiler.profile(use_cuda=self.device.type == "cuda") as session:
                 yield session
@@ -71,7 +70,7 @@ class TorchProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording_shapes(self, folder: str) -> Iterator[List[shapes.OpInputs]]:
-        """Record a session with shapes; at its end, the yielded list gets the inputs of its ops."""
+        """Record input shapes; the list is filled at the end."""
         inputs: List[shapes.OpInputs] = []
         if not HAS_KINETO:
             yield inputs
@@ -86,13 +85,13 @@ class TorchProfiler(Profiler):
         os.remove(raw)
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """Return ``item`` of a CPU tensor (two ops, ``NESTED``); None without Kineto."""
+        """Return ``item`` of a CPU tensor, which records two ops."""
         if not HAS_KINETO:
             return None
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return the times around the events of ``call``; None if the times are whole µs."""
+        """Return where in time the cost of recording an event falls."""
         ranges = both(no_ranges, self.annotated(0))
         with self.recording("") as session:
             for _ in range(calibration.CALLS):
@@ -102,8 +101,8 @@ class TorchProfiler(Profiler):
         return cost_parts_of(session.events())
 
     def annotated(self, number: int) -> Ranges:
-        """Return the profiler's own ranges: ``range`` in PyTorch 1.0, ``record_function`` later."""
         if not HAS_KINETO:
+            # ``range`` in PyTorch 1.0
             legacy = torch.autograd.profiler
             older: Ranges = getattr(legacy, "record_function", None) or legacy.range
             return older
@@ -111,18 +110,15 @@ class TorchProfiler(Profiler):
         return ranges
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write the profiler's JSON; return (path, name to keep it under)."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         kind = "pt" if HAS_KINETO else "autograd"
         return raw, "{}.{}.trace.json".format(self.title, kind)
 
     def settings(self) -> Dict[str, Any]:
-        """Return torch's settings."""
         return settings(self.device.type)
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
         cuda = self.device.type == "cuda"
         return {
             "device": str(self.device),
@@ -141,14 +137,10 @@ class TorchProfiler(Profiler):
 
 @contextlib.contextmanager
 def _quiet(session: Any) -> Iterator[None]:
-    """Enter ``session`` without PyTorch's messages about each session.
-
-    PyTorch 2.13 logs lines like ``USDT:… profiler_start`` at a level above errors. If there is a
-    GPU, these lines are not suppressed, because the level that hides them would also hide CUPTI's
-    errors. A level that the user has set is not changed. PyTorch 2.9 to 2.12 warn that a second
-    cycle would clear the events; this warning is hidden, too.
-    """
+    """Run a profiler session without PyTorch's messages about it."""
     kinds = (getattr(torch, name, None) for name in ("cuda", "xpu"))
+    # with a GPU, the level that hides ``USDT:… profiler_start`` (PyTorch 2.13) would also hide
+    # CUPTI's errors
     with_gpu = any(kind is not None and kind.is_available() for kind in kinds)
     level_is_ours = _LOG_LEVEL not in os.environ and not with_gpu
     if level_is_ours:
@@ -156,6 +148,7 @@ def _quiet(session: Any) -> Iterator[None]:
     try:
         with contextlib.ExitStack() as stack:
             with warnings.catch_warnings():
+                # PyTorch 2.9 to 2.12: a second cycle would clear the events
                 warnings.filterwarnings("ignore", "Warning: Profiler clears events")
                 stack.enter_context(session)
             yield
@@ -165,7 +158,7 @@ def _quiet(session: Any) -> Iterator[None]:
 
 
 def _gpus_in_use() -> List[int]:
-    """Return the GPUs with a context of this process; waiting for another GPU creates one."""
+    """Return the GPUs that this process uses; to wait for another one would initialise it."""
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]
@@ -185,7 +178,7 @@ def keep_profiler_attached() -> None:
 
 
 def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
-    """Return the times around ``NESTED``; None if times are whole µs, or an op is missing."""
+    """Return the times around ``Tensor.item``; None if times are whole µs."""
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:
         span = event.time_range
@@ -204,7 +197,7 @@ def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
     )
 
 
-#: ``fp32_precision`` of matmuls -> the name by which ``get_float32_matmul_precision`` returns it
+#: ``fp32_precision`` of matmuls -> its name in ``get_float32_matmul_precision``.
 MATMUL_PRECISIONS = {"none": "highest", "ieee": "highest", "tf32": "high", "bf16": "medium"}
 
 
@@ -220,7 +213,7 @@ def fp32_precision(*place: str) -> Optional[str]:
 
 
 def settings(device_type: str) -> Dict[str, Any]:
-    """Return torch's current settings; settings that this version does not show are None."""
+    """Return torch's current settings; None for those that this version does not show."""
     mkldnn = getattr(torch.backends, "mkldnn", None)  # since PyTorch 1.1
     onednn = getattr(mkldnn, "enabled", None)  # since PyTorch 1.11
     available = mkldnn is None or mkldnn.is_available()
@@ -244,11 +237,8 @@ def settings(device_type: str) -> Dict[str, Any]:
 
 
 def _matmul_precision(device_type: str) -> Optional[str]:
-    """Return the matmul precision, as ``get_float32_matmul_precision`` names it.
-
-    That function raises an error after a script has set the newer switches (``fp32_precision``), so
-    the newer switches are read first.
-    """
+    """Return the matmul precision, as ``get_float32_matmul_precision`` names it."""
+    # that function raises an error after a script has set the newer switches
     precision = fp32_precision("mkldnn" if device_type == "cpu" else "cuda", "matmul")
     if precision is not None:
         return MATMUL_PRECISIONS.get(precision)
@@ -257,10 +247,7 @@ def _matmul_precision(device_type: str) -> Optional[str]:
 
 
 def _tf32() -> Dict[str, Optional[bool]]:
-    """Return two settings: whether matmuls, and whether cuDNN's recurrent layers, may use TF32.
-
-    A value is None if this PyTorch (before 1.7) does not have the setting.
-    """
+    """Return whether matmuls and cuDNN's recurrent layers may use TF32."""
     matmul, cudnn = fp32_precision("cuda", "matmul"), fp32_precision("cudnn", "rnn")
     if matmul is not None and cudnn is not None:
         return {"matmul_tf32": matmul == "tf32", "cudnn_tf32": cudnn == "tf32"}
@@ -272,6 +259,6 @@ def _tf32() -> Dict[str, Optional[bool]]:
 
 
 def _call(name: str) -> Any:
-    """Return the result of a torch function, or None if this version does not have it."""
+    """Call a torch function, if this version has it."""
     question = getattr(torch, name, None)
     return None if question is None else question()

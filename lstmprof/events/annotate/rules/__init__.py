@@ -34,7 +34,7 @@ OP_RULES: tuple[Rule, ...] = (
     LIBRARY_OP,
 )
 
-#: Rules for events whose name alone does not decide, such as a copy that may be a cast.
+#: Rules for events whose name alone does not decide, such as a copy that may cast.
 COPY_THAT_CASTS = Rule("cast", "torch", r"aten::copy_", "a copy to another element type")
 COPY_ON_DEVICE = Rule("layout", "any", r"(?i)memcpy", "a copy on or between devices")
 TRANSFER = Rule("transfer", "any", r"(?i)memcpy", "a copy between host and device")
@@ -42,7 +42,6 @@ MEMSET = Rule("memset", "any", r"(?i)memset", "memory is set")
 OPTIMIZER_WORK = Rule("optimizer", "any", r"", "small work of the optimizer's phase")
 UNNAMED = Rule("other", "any", r"", "no rule knows op or kernel")
 
-#: All rules; the number of a rule is its index here.
 RULES: tuple[Rule, ...] = (
     *OP_RULES,
     *PRIMITIVE_RULES,
@@ -55,30 +54,28 @@ _SUBJECTS = (
     ("activity", len(RULES)),
 )
 
-#: Family of a kernel inside a recurrent op (category ``rnn``), and the pattern of its name. The
-#: first match decides.
+#: Kinds of kernels inside a recurrent op (category ``rnn``); the first match decides.
 RNN_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("persistent", re.compile(r"(?i)persist")),
     ("gemm", re.compile(r"(?i)gemm|cutlass|cublas|cijk_|xmma|splitk|nvjet")),
     ("pointwise", re.compile(r"(?i)element|pointwise|rnncell|lstm|gru|functor|fill|copy")),
 )
-#: The number that TensorFlow appends to a name that occurs repeatedly: ``MatMul_1``.
+#: TensorFlow's number for repeated names: ``MatMul_1``.
 _NUMBERED = re.compile(r"_\d+$")
 
 
 @lru_cache(maxsize=65536)
 def op_rule(name: str) -> Rule | None:
-    """Return the first op rule that matches the whole of ``name``."""
+    """Return the first op rule that matches the whole name."""
     return next((rule for rule in OP_RULES if rule.pattern.fullmatch(name)), None)
 
 
 @lru_cache(maxsize=65536)
 def path_rule(path: str) -> Rule | None:
-    """Return the rule for the end of an XLA instruction's ``op_name``, or None if none matches.
+    """Return the rule for the end of an XLA instruction's ``op_name``.
 
-    The end of the path is an operator's type after a colon, a primitive of JAX, a node that
-    TensorFlow named after its type, or the name of a custom call. Functions and scopes before the
-    last slash do not count.
+    The end is a type after a colon, a primitive of JAX, a node that TensorFlow named after its
+    type, or a custom call.
     """
     if ":" in path[path.rfind("/") + 1 :]:
         return op_rule(path)
@@ -92,10 +89,7 @@ def path_rule(path: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def kernel_rule(name: str) -> Rule | None:
-    """Return the first rule that matches the function's name, or else its namespaces.
-
-    If no rule matches these, return the first rule that matches the template arguments, or None.
-    """
+    """Return the first rule for a kernel: by function, then namespaces, then template arguments."""
     parts = kernel_name(name)
     for text in (parts.short, parts.qualified, parts.template):
         for rule in KERNEL_RULES:
@@ -105,7 +99,7 @@ def kernel_rule(name: str) -> Rule | None:
 
 
 def rnn_family(name: str) -> str | None:
-    """Return the family (gemm, pointwise or persistent) of a kernel in a recurrent op, or None."""
+    """Return the kind of a kernel in a recurrent op: gemm, pointwise or persistent."""
     return next((family for family, pattern in RNN_FAMILIES if pattern.search(name)), None)
 
 

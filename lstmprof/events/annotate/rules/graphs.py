@@ -6,18 +6,18 @@ import re
 
 from lstmprof.events.annotate.rules.rule import Rule
 
-#: Names of loop ops. In PyTensor, the loop ``l0`` is ``Scan{l0, while_loop=False}``; in Theano, it
-#: is ``for{cpu,l0}``, ``for{inplace{0,1,},cpu,l0}`` or ``forall_inplace,cpu,l0}``.
+#: Names of loops: ``Scan{l0, while_loop=False}`` in PyTensor; ``for{cpu,l0}``,
+#: ``for{inplace{0,1,},cpu,l0}`` or ``forall_inplace,cpu,l0}`` in Theano.
 SCAN = re.compile(
     r"^(?:pytensor::Scan\{(?P<pytensor>[^,}]*)"
     r"|theano::(?:for|do_while)(?:all_inplace,|\{inplace\{[\d,]*\},|\{)(?:cpu|gpu),(?P<theano>[^}]*))"
 )
-#: Prefix of the name of a loop that computes the gradient of another loop (PyTensor, Theano).
+#: Beginning of the name of a loop that computes another loop's gradient (PyTensor, Theano).
 GRADIENT = "grad_of_"
 
 
 def scan_label(name: str) -> str | None:
-    """Return the name of the loop that the op ``name`` runs, or None if it runs no loop."""
+    """Return the name of the loop that an op runs, if any."""
     match = SCAN.match(name)
     return None if match is None else match["pytensor"] or match["theano"] or ""
 
@@ -88,7 +88,7 @@ PYTENSOR_RULES: tuple[Rule, ...] = (
 )
 
 
-#: Prefixes of MXNet's operator names for gradients, namespaces and oneDNN's kernels.
+#: MXNet's prefixes for gradients, namespaces and oneDNN's kernels.
 _BEFORE = r"(?:_backward_)?(?:_contrib_|_npi_|_npx_|_np_|_sg_mkldnn_|_image_)?"
 
 

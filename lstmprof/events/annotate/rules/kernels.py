@@ -1,10 +1,9 @@
 """Rules for kernels of vendor libraries, inference engines and compilers, by their names.
 
-A name in a profile is a C++ signature: ``void cudnn::ops::nchwToNhwcKernel<float>(cudnn::Params)``.
-A pattern is searched in the function's name first, then in its namespaces, then in its template
-arguments, because namespaces and arguments name other things: a kernel that takes a
-``cublasGemvParams`` or lives in ``fbgemm_gpu`` need not be a matmul. Names are from profiles and
-from the libraries' sources.
+A name is a C++ signature: ``void cudnn::ops::nchwToNhwcKernel<float>(cudnn::Params)``. A pattern is
+searched in the function's name first, then in its namespaces, then in its template arguments: a
+kernel that takes a ``cublasGemvParams`` or lives in ``fbgemm_gpu`` need not be a matmul. Names are
+from profiles and from the libraries' sources.
 """
 
 from __future__ import annotations
@@ -17,31 +16,30 @@ from lstmprof.base.numbers import MANGLED, unmangled
 from lstmprof.events.annotate.rules.rule import Rule
 from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
 
-#: Text that demanglers write for an anonymous namespace or type.
+#: What demanglers write for an anonymous namespace or type.
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
-#: Suffixes of a symbol that a compiler (``[clone .kd]``) or AMD's code object loader (``.kd``)
-#: writes.
+#: Suffixes that a compiler (``[clone .kd]``) or AMD's loader (``.kd``) adds to a symbol.
 _SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
-#: Text before the first name in encoded template arguments: numbers, built-in types.
+#: Numbers and built-in types before the first name in encoded template arguments.
 _BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
 #: Template arguments that do not show what is computed: numbers, element types, chip generations.
 _PLAIN_ARGUMENT = re.compile(
     r"\s*(?:\(.*\).*|-?\d.*|true|false|\w*(?:int|long|char|float|double|half|bool)\d*_?t?"
     r"|(?:ck_tile::)?gfx\w*)\s*"
 )
-#: Kernels that run the function in their template argument: CUTLASS, composable kernel, Thrust …
+#: Kernels that run their template argument: CUTLASS, composable kernel, Thrust …
 _WRAPPER = re.compile(
     r"Kernel\d?|kernel|device_kernel|kentry|_?kernel_agent|trampoline_kernel|kernel_entry|run_kernel"
     r"|enable_\w+"
 )
 
-#: Kernels that apply one functor or expression to each element: ATen, Eigen.
+#: Kernels that apply a functor to each element: ATen, Eigen.
 _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
 
-#: A signature is cut to this many letters, and wrapper kernels are entered to this depth. Real
-#: signatures have 10,000 letters at most, and wrappers three levels at most. Chosen by hand.
+#: A signature is cut to this many letters, and wrappers are entered to this depth. Real signatures
+#: have at most 10,000 letters and three levels. Chosen by hand.
 _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 
 
@@ -49,9 +47,8 @@ _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 class KernelName:
     """The parts of a kernel's name.
 
-    ``qualified`` is the function with its namespaces. ``runs`` is the function that a wrapper
-    kernel runs, or the template arguments of an elementwise kernel; it is empty for other kernels.
-    ``template`` has all template arguments.
+    ``qualified`` is the function with its namespaces. ``runs`` is what a wrapper kernel runs, or
+    the template arguments of an elementwise kernel.
     """
 
     qualified: str
@@ -66,12 +63,12 @@ class KernelName:
 
 @lru_cache(maxsize=65536)
 def kernel_name(kernel: str) -> KernelName:
-    """Split a kernel's signature, mangled or not, into its names."""
+    """Split a kernel's signature, mangled or not."""
     return _named(kernel[:_MOST_LETTERS], _MOST_NESTED)
 
 
 def _named(kernel: str, nested: int) -> KernelName:
-    """Split a signature into its names; enter wrappers up to ``nested`` levels deep."""
+    """Split a signature; enter wrappers up to ``nested`` levels deep."""
     name = _SUFFIX.sub("", _UNNAMED.sub("_", kernel)).strip()
     match = MANGLED.match(name)
     qualified, template = _encoded(name, match.end()) if match else _written(name)
@@ -83,10 +80,7 @@ def _named(kernel: str, nested: int) -> KernelName:
 
 
 def _first_name(template: str, nested: int) -> str:
-    """Return the name in the first template argument that is not plain (``_PLAIN_ARGUMENT``).
-
-    The name comes without its own template arguments.
-    """
+    """Return the first template argument that names a function."""
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
     name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
@@ -98,7 +92,7 @@ def _first_name_encoded(template: str) -> str:
 
 
 def _written(name: str) -> tuple[str, str]:
-    """Return the qualified name and template arguments of a C++ signature."""
+    """Return the qualified name and the template arguments of a C++ signature."""
     depth, begin, first, last = 0, 0, 0, 0
     for place, letter in enumerate(name):
         if letter == "<":
@@ -118,7 +112,7 @@ def _written(name: str) -> tuple[str, str]:
 
 
 def _arguments(template: str) -> list[str]:
-    """Split a template's arguments at the outermost commas."""
+    """Split template arguments at the outermost commas."""
     depth, begin, arguments = 0, 0, []
     for place, letter in enumerate(template):
         depth += (letter in "<([{") - (letter in ">)]}")
@@ -129,7 +123,7 @@ def _arguments(template: str) -> list[str]:
 
 
 def _encoded(name: str, place: int) -> tuple[str, str]:
-    """Return name and encoded template arguments of a mangled symbol (Itanium ABI)."""
+    """Return name and template arguments of a mangled symbol (Itanium ABI)."""
     parts, end = unmangled(name, place)
     return "::".join(parts), name[end:] if name[end : end + 1] == "I" else ""
 
@@ -142,8 +136,7 @@ _PRODUCT = re.compile(
     r"|attention_[23]d|(?:Prefill|Decode)With\w*KV|_fwd_(?:grouped_)?kernel_stage1|persistrnn"
     r"|rnn_\w*persist|^(?:loop_|input_)?fusion(?:[._]\d+)*$"
 )
-#: Kernels that only prepare the operands of a matmul or finish its result. They are no matmuls even
-#: if their names match ``_PRODUCT``.
+#: Kernels that only prepare or finish a matmul, even if ``_PRODUCT`` matches.
 _HELPER = re.compile(
     r"(?i)offsets|precompute|pointers|problem_sizes|_starts|metadata|prepare|schedule|init_"
     r"|generateWinogradTiles|winograd\w*(?:Data|Filter|Output|Delta|Xform|transform)"
@@ -157,20 +150,14 @@ _HELPER = re.compile(
 
 @lru_cache(maxsize=65536)
 def is_product(kernel: str) -> bool:
-    """Return whether a kernel of this name is a matmul, convolution or attention.
-
-    Return False for helper kernels, which rearrange or transform operands, compute offsets, or add
-    partial sums, and for kernels whose names do not show the work.
-    """
+    """Return whether a kernel's name shows a matmul, convolution or attention, not a helper."""
     name = kernel_name(kernel)
-    # Some kernels of cuBLAS are called only ``kernel``, so their namespaces must decide:
-    # internal::gemvx::kernel.
+    # cuBLAS calls some kernels only ``kernel``; their namespaces decide: internal::gemvx::kernel.
     tells = f"{name.qualified} {name.runs}" if name.runs or name.short == "kernel" else name.short
     return _PRODUCT.search(tells) is not None and _HELPER.search(name.short) is None
 
 
-#: XLA's autotuner runs these kernels next to each candidate kernel that it times; they have the
-#: candidate's ``op_name``.
+#: XLA's autotuner runs these beside the kernels that it times, with the same ``op_name``.
 AUTOTUNER_CHECK = Rule(
     "pointwise",
     "XLA",
@@ -178,16 +165,15 @@ AUTOTUNER_CHECK = Rule(
     "an autotuner compares buffers",
 )
 AUTOTUNER_DELAY = Rule("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps the device busy")
-#: ROCm runs hipMemset and hipMemcpy as kernels; in CUDA profiles, memset and memcpy are no kernels.
+#: ROCm runs hipMemset and hipMemcpy as kernels; CUDA does not.
 ROCM_MEMSET = Rule("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
 ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
 
-#: The names of these kernels decide even inside another op, because they are not the op's own work.
+#: These names decide even inside an op, because the kernels are not its work.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
-#: Kernels that copy between tensors of one device; many ops begin or end with such a copy. If a
-#: copy casts, ATen's kernel has a template argument for casting loads and stores. Source: ATen's
-#: Loops.cuh.
+#: Copies between tensors of one device; many ops begin or end with one. If a copy casts, ATen's
+#: kernel has a template argument for casting loads and stores. Source: ATen's Loops.cuh.
 ATEN_CAST = Rule(
     "cast",
     "torch",
@@ -204,7 +190,7 @@ ATEN_COPY = Rule(
     r"|direct_copy.*LoadWithoutCast|chunk_cat_cuda|no_cast_kernel",
     "an elementwise copy that keeps the type",
 )
-#: Kernel that copies or casts; before 2022, PyTorch had one name for both.
+#: Before 2022, PyTorch had one name for copies and casts.
 ATEN_COPY_OR_CAST = Rule(
     "layout", "torch", r"direct_copy_kernel|copy_device_to_device", "an elementwise copy"
 )

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-#: Every category, in the order in which tables show them.
+#: Categories in the order in which tables show them.
 CATEGORIES = (
     "rnn",
     "gemm",
@@ -31,7 +31,7 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Rule:
-    """Names that match ``expression`` have ``category`` (None: the op only calls other ops)."""
+    """Names that match ``expression`` have this category, or None: the op only calls others."""
 
     category: str | None
     framework: str
@@ -40,5 +40,5 @@ class Rule:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Return ``expression`` compiled, on first use, because most commands need no rules."""
+        """Return ``expression``, compiled on first use, because most commands need no rules."""
         return re.compile(self.expression)

@@ -1,8 +1,8 @@
-"""Rules for TensorFlow's operators by node type, for Keras on TensorFlow, and for XLA.
+"""Rules for TensorFlow's operators by type, for Keras on TensorFlow, and for XLA.
 
-An XLA instruction's ``op_name`` is the path of the operator that it was compiled from: with JAX
-``jit(step)/jvp(lstm)/while/body/dot_general``, with TensorFlow ``model/lstm/while/MatMul_1``. Rules
-use only the part after the last slash; names of functions and scopes say nothing about the work.
+An XLA instruction's ``op_name`` is a path: ``jit(step)/jvp(lstm)/while/body/dot_general`` with JAX,
+``model/lstm/while/MatMul_1`` with TensorFlow. Rules use only its last part, because functions and
+scopes say nothing about the work.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _tf(category: str | None, types: str, reason: str) -> Rule:
-    """Make a rule for op types with any node and vendor's prefix: ``<node>:_Mkl<OpType>``."""
+    """Make a rule for op types, with any node and vendor's prefix: ``<node>:_Mkl<OpType>``."""
     pattern = rf"(?:.*[^:])?:(?:_Mkl(?:Native)?|_Native)?(?:{types})"
     return Rule(category, "tensorflow", pattern, reason)
 
@@ -89,7 +89,7 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: A TensorFlow op whose type no other rule matches, with or without a vendor's prefix.
+#: A TensorFlow op that no other rule matches.
 UNKNOWN_TYPE = Rule(
     "other", "tensorflow", r"(?:.*[^:])?:_?[A-Za-z]\w*", "an op that no other rule matches"
 )
@@ -115,8 +115,8 @@ _MOVES = (
     r"|concatenate|broadcast|pad|reverse|gather|scatter|iota)"
 )
 
-#: Rules for XLA's ops on a CPU, one per instruction of the compiled module, and for the passes of
-#: XLA's compiler, named after what they rewrite: ``all-reduce-simplifier``, ``dot_canonicalizer``.
+#: XLA's ops on a CPU, one per instruction, and passes of XLA's compiler, named after what they
+#: rewrite: ``all-reduce-simplifier``, ``dot_canonicalizer``.
 XLA_RULES: tuple[Rule, ...] = (
     _xla(
         None,
@@ -159,7 +159,7 @@ XLA_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: Rules for the last part of an ``op_name``: JAX's primitives and TensorFlow's default node names.
+#: The end of an ``op_name``: JAX's primitives and TensorFlow's default node names.
 PRIMITIVE_RULES: tuple[Rule, ...] = (
     _primitive("rnn", r"rnn(?:_fwd|_bwd)?", "the primitive of cuDNN's recurrent layers"),
     _primitive("gemm", r"dot_general|dot|ragged_dot(?:_general)?|scaled_(?:dot|matmul)", "GEMM"),

@@ -6,12 +6,12 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _torch(category: str | None, names: str, reason: str) -> Rule:
-    """Make a rule for ops with these ``names`` (a pattern), in-place and out variants too."""
+    """Make a rule for ops with these names, with in-place and out variants."""
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
-#: An op that no other rule matches, usually of a library such as torchvision. The kernel rules
-#: classify the op, and each kernel that it launches, by its own name.
+#: An op that no other rule matches, usually of a library such as torchvision. Kernel rules classify
+#: it, and each of its kernels, by name.
 LIBRARY_OP = Rule(
     "other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"
 )
@@ -148,11 +148,11 @@ _VIEW = r"(?:_unsafe_view|view|permute|expand|unsqueeze|squeeze|select|slice|t|d
 _MOVE = r"(?:clone|copy_?|cat|stack|transpose|constant_pad_nd|index|roll|flip|split|repeat)"
 _VIEWS_ONLY = rf"triton_poi_fused_(?:{_VIEW}_)*"
 
-#: Prefix of the names of Inductor's C++ kernels for CPUs; graphs may be numbered.
+#: Beginning of Inductor's C++ kernels for CPUs; graphs may be numbered.
 _CPP = r"(?:graph_\d+_)?cpp_fused_"
 
 #: Inductor's kernel names begin with the type of kernel (pointwise, reduction, persistent
-#: reduction, template), followed by the ops that the kernel computes.
+#: reduction, template); the ops that the kernel computes follow.
 _INDUCTOR = (
     ("softmax_loss", rf"{_CPP}\w*softmax\w*", "softmax or loss, in C++"),
     ("reduction", rf"{_CPP}\w*(?:sum|mean|amax|amin|var)_\w*", "reduction, in C++"),
@@ -181,7 +181,7 @@ _INDUCTOR = (
     ("conv", r"triton_tem_\w*convolution\w*", "convolution template"),
     ("gemm", r"triton_(?:tem|mm)_.*", "GEMM template"),
 )
-#: Each row of ``_INDUCTOR`` makes one rule for ops and one rule for kernels.
+#: Each row of ``_INDUCTOR`` makes a rule for ops and a rule for kernels.
 INDUCTOR_OPS = tuple(
     Rule(category, "torch.compile", names, f"Inductor's {reason}")
     for category, names, reason in _INDUCTOR

@@ -1,10 +1,7 @@
-"""What the loops of engines that run an ONNX graph (forward only) share: loss, data, trace.
+"""What the loops of engines that run an ONNX graph (forward only) share.
 
-A step is one call of the engine, which returns the loss: after the network's nodes, the graph
-contains nodes of the loss, named ``loss/…``. NumPy arrays need no transfer, so the host's only
-ranges are ``step`` and ``program``. The engine's own profiler provides the nodes' times. They are
-written like torch.profiler's operators with the engine's prefix (``onnxruntime::LSTM``), which
-lstmprof's reader and Perfetto know. ``forward`` and ``loss`` are ranges around these nodes.
+The loss is part of the graph, as nodes named ``loss/…``. The engine's own profiler gives the nodes'
+times, which are written in torch.profiler's format, so that lstmprof and Perfetto read them.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from lstmprof.implementations import onnx
 from lstmprof.workloads import Workload
 
 LOSS = "loss/"
-#: Number of runs of a profiled engine before the first recorded run; they allocate its memory.
+#: Runs of a profiled engine that are not recorded, because they allocate its memory.
 SETTLING = 2
 
 RANGE, OP = "user_annotation", "cpu_op"
@@ -43,7 +40,7 @@ class NodeEvent(NamedTuple):
 
 
 def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
-    """Add the mean loss over the batch; return its name. Targets are an input (``data``)."""
+    """Add the mean loss to the graph; return its name."""
     if workload.loss == "mean":
         return graph.node("ReduceMean", LOSS + "mean", outputs, keepdims=0)
     if workload.loss == "mse":
@@ -57,7 +54,7 @@ def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
 
 
 def data(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """Return the graph's inputs by name: ``inputs``, and ``lengths`` and ``targets`` if used."""
+    """Return the graph's inputs by name."""
     dtype = np.int64 if workload.vocabulary else np.float32
     fed = {"inputs": np.ascontiguousarray(batch.inputs, dtype)}
     if workload.variable_length:
@@ -70,7 +67,7 @@ def data(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 class Trainer(loops.Trainer):
-    """One graph with its data, run by an engine; loops implement ``engine``, ``run``, ``nodes``."""
+    """One graph with its data, run by an engine."""
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
         super().__init__(request)
@@ -86,22 +83,21 @@ class Trainer(loops.Trainer):
         self.ranges: List[NodeEvent] = []
 
     def engine(self, profiled: bool) -> Any:
-        """Return an engine for the graph; it records the nodes if ``profiled`` is True."""
+        """Return an engine for the graph, which may record its nodes."""
         raise NotImplementedError
 
     def nodes(self, engine: Any) -> Sequence[NodeEvent]:
-        """Return one event per node that ``engine`` ran and recorded."""
+        """Return one event per recorded node."""
         raise NotImplementedError
 
     def settled(self, engine: Any) -> None:
-        """Do what an engine needs before its first recorded run; by default, nothing."""
+        """Prepare an engine for its first recorded run."""
 
     def run(self, engine: Any, names: Sequence[str]) -> List[Any]:
-        """Run one forward pass; return the outputs called ``names``."""
+        """Run one forward pass; return the outputs of these names."""
         raise NotImplementedError
 
     def step(self, ranges: Ranges) -> Any:
-        """Run one forward pass; return the loss."""
         with ranges("step"):
             if self.running is None:
                 self.running = self.engine(False)
@@ -110,7 +106,7 @@ class Trainer(loops.Trainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[List[NodeEvent]]:
-        """Use a profiled engine during the context; at its end, the yielded list has the events."""
+        """Use an engine that records its nodes."""
         plain, self.running = self.running, self.engine(True)
         for _ in range(SETTLING):
             self.run(self.running, [self.loss_name])
@@ -132,17 +128,14 @@ class Trainer(loops.Trainer):
         self.ranges.append(NodeEvent(RANGE, name, start_ns, time.time_ns(), {}))
 
     def annotated(self, number: int) -> Ranges:
-        """Return ranges that become events of the trace."""
         return self._range
 
     def written(self, session: List[NodeEvent], folder: str) -> Tuple[str, str]:
-        """Write the events to a trace file; return (path, name to keep it under)."""
         raw = os.path.join(folder, "trace.json")
         write(session, raw)
         return raw, self.row.name + ".trace.json"
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about the device; each loop adds ``versions`` and ``backend``."""
         return cpu_facts()
 
 
@@ -168,7 +161,7 @@ def _phases(nodes: Sequence[NodeEvent]) -> List[NodeEvent]:
 
 
 def write(events: Sequence[NodeEvent], path: str) -> None:
-    """Write ``events`` as torch.profiler's JSON, with the absolute time at which they began."""
+    """Write events as torch.profiler's JSON."""
     base_ns = min((event.start_ns for event in events), default=0)
     rows = [
         {

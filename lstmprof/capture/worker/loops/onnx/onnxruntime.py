@@ -1,8 +1,7 @@
 """The step loop for ONNX Runtime, with its own profiler.
 
-Timed and profiled steps use different sessions, because ONNX Runtime records a session from its
-beginning or not at all. Times in the profile are whole microseconds of the system clock. A node
-that took less than 1 µs has length 0.
+ONNX Runtime records a session from its beginning or not at all, so profiled steps use another
+session. Times are whole microseconds; a node that took less has length 0.
 """
 
 from __future__ import annotations
@@ -20,19 +19,16 @@ from lstmprof.capture.worker.loops.onnx import OP, NodeEvent
 from lstmprof.capture.worker.machine.host import thread_count
 
 PROVIDER = "CPUExecutionProvider"
-#: Text that ONNX Runtime appends to a node's name.
+#: ONNX Runtime appends it to a node's name.
 SUFFIX = "_kernel_time"
-#: NumPy measures the peak rates (FLOP/s, bytes/s), because ONNX Runtime's own matmuls need a graph.
+#: NumPy measures the peak rates; ONNX Runtime's own matmuls need a graph.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
 class Trainer(_onnx.Trainer):
-    """One graph with its weights and data, run by ONNX Runtime sessions."""
-
     profiler = "ONNX Runtime's own"
 
     def engine(self, profiled: bool) -> Any:
-        """Return a session for the graph."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = thread_count(), 1
         options.use_deterministic_compute = self.request.deterministic
@@ -44,12 +40,11 @@ class Trainer(_onnx.Trainer):
         return onnxruntime.InferenceSession(self.model, options, providers=[PROVIDER])
 
     def run(self, engine: Any, names: Sequence[str]) -> List[Any]:
-        """Run one forward pass; return the outputs called ``names``."""
         outputs: List[Any] = engine.run(list(names), self.fed)
         return outputs
 
     def nodes(self, engine: Any) -> Sequence[NodeEvent]:
-        """End the session's profile, and return one event per node in it."""
+        """End the session's profile; return its nodes."""
         start_ns = engine.get_profiling_start_time_ns()
         path = engine.end_profiling()
         with open(path, encoding="utf-8") as file:
@@ -59,7 +54,6 @@ class Trainer(_onnx.Trainer):
         return [event_of(e, start_ns) for e in content if e.get("name", "").endswith(SUFFIX)]
 
     def settings(self) -> Dict[str, Any]:
-        """Return the settings of the sessions for run.json."""
         return {
             "deterministic": self.request.deterministic,
             "intra_op_threads": thread_count(),
@@ -67,13 +61,12 @@ class Trainer(_onnx.Trainer):
         }
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
         versions = {"onnxruntime": onnxruntime.__version__, "onnx": onnx.__version__, "cuda": None}
         return dict(super().facts(), versions=versions, backend=PROVIDER)
 
 
 def event_of(entry: Dict[str, Any], start_ns: int) -> NodeEvent:
-    """Convert ``entry``, a node in a profile that began at ``start_ns``, to an event."""
+    """Convert a node of ONNX Runtime's profile to an event."""
     args = entry["args"]
     inputs = [item for described in args.get("input_type_shape", ()) for item in described.items()]
     began_ns = start_ns + 1000 * entry["ts"]
@@ -87,5 +80,4 @@ def event_of(entry: Dict[str, Any], start_ns: int) -> NodeEvent:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether ``error`` is ONNX Runtime's out-of-memory error."""
     return "bad_alloc" in str(error) or "Failed to allocate memory" in str(error)

@@ -1,12 +1,9 @@
 """The step loop for OpenVINO, with its performance counters of nodes.
 
-The profiled model is compiled separately, with ``PERF_COUNT``. Its counters have no start times:
-the counter of a node is the mean time of its runs so far, in whole microseconds. The mean,
-multiplied by the number of runs, is the total time. The time of one run is the difference of two
-totals; its error in microseconds is at most the number of runs. Counters are read between steps. In
-the trace, the nodes follow each other without gaps in OpenVINO's order, from the beginning of the
-call. The nodes' lengths and order are measured; the times between nodes are not, so they all appear
-at the end of the call. The shapes of a node's inputs are those of the compiled model.
+A counter has no start time: it is the mean time of a node's runs so far, in whole microseconds. So
+a run's time is the difference of two totals, with an error of as many microseconds as there were
+runs. The nodes' lengths and order are measured, but the times between them are not; they appear at
+the end of a call.
 """
 
 from __future__ import annotations
@@ -24,28 +21,24 @@ from lstmprof.capture.worker.loops.onnx import OP, NodeEvent
 from lstmprof.capture.worker.machine.host import thread_count
 from lstmprof.capture.worker.shapes import inputs_of_tensors
 
-# OpenVINO forks a process to report its import to its makers, unless this package is missing.
+# without this, OpenVINO forks a process to report its import to its makers
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 openvino = importlib.import_module("openvino")
 
 DEVICE = "CPU"
-#: Precision → the type in which the CPU plugin computes.
+#: The type in which the CPU plugin computes.
 HINTS = {"fp32": "f32", "amp-bf16": "bf16"}
-#: NumPy measures the peak rates (FLOP/s, bytes/s), because OpenVINO's own matmuls need a graph.
+#: NumPy measures the peak rates; OpenVINO's own matmuls need a graph.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
 class Engine(NamedTuple):
-    """A compiled model and the request that runs it."""
-
     compiled: Any
     request: Any
     profiled: bool
 
 
 class Trainer(_onnx.Trainer):
-    """One graph with its weights and data, compiled by OpenVINO."""
-
     profiler = "OpenVINO's counters"
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
@@ -58,7 +51,6 @@ class Trainer(_onnx.Trainer):
         self.counters = NodeCounters()
 
     def engine(self, profiled: bool) -> Engine:
-        """Compile the graph; performance counters are on if ``profiled`` is True."""
         options = {
             "INFERENCE_PRECISION_HINT": self.hint,
             "INFERENCE_NUM_THREADS": thread_count(),
@@ -72,28 +64,26 @@ class Trainer(_onnx.Trainer):
         return Engine(compiled, compiled.create_infer_request(), profiled)
 
     def run(self, engine: Engine, names: Sequence[str]) -> List[Any]:
-        """Run one forward pass; return the network's outputs with ``names``."""
         results = engine.request.infer(self.fed, share_inputs=True, share_outputs=True)
         return [results[engine.compiled.output(name)] for name in names]
 
     def copied(self, outcome: Any) -> float:
-        """Return the loss as a number (the next run overwrites it), and read the counters."""
+        """Return the loss, and read the counters, before the next run overwrites both."""
         calls = [event for event in self.ranges if event.name == "program"]
         if self.running.profiled and calls:
             self.counters.read(self.running.request.profiling_info, calls[-1])
         return float(outcome)
 
     def settled(self, engine: Engine) -> None:
-        """Store the counters after the first runs, which allocate memory and get no events."""
+        """Note the counters of the first runs, which allocate memory and get no events."""
         self.counters.inputs = inputs_of(engine.compiled)
         self.counters.begin(engine.request.profiling_info, _onnx.SETTLING)
 
     def nodes(self, engine: Engine) -> Sequence[NodeEvent]:
-        """Return one event per node and run, made from the counters that ``copied`` read."""
+        """Return one event per node and run."""
         return self.counters.events
 
     def settings(self) -> Dict[str, Any]:
-        """Return the settings of the compiled models for run.json."""
         return {
             "matmul_precision": self.hint,
             "intra_op_threads": thread_count(),
@@ -101,14 +91,13 @@ class Trainer(_onnx.Trainer):
         }
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
         version = openvino.__version__.partition("-")[0]
         versions = {"openvino": version, "onnx": onnx.__version__, "cuda": None}
         return dict(super().facts(), versions=versions, backend=DEVICE)
 
 
 class NodeCounters:
-    """The counters of one compiled model, and the events made from them."""
+    """Makes events of the counters of one compiled model."""
 
     def __init__(self) -> None:
         self.events: List[NodeEvent] = []
@@ -117,12 +106,12 @@ class NodeCounters:
         self._totals_ns: Dict[str, int] = {}
 
     def begin(self, infos: Sequence[Any], runs: int) -> None:
-        """Store the nodes' total times after the first ``runs`` runs, which get no events."""
+        """Note the total times of the first runs, which get no events."""
         self._runs = runs
         self._totals_ns = {info.node_name: runs * mean_ns(info) for info in infos}
 
     def read(self, infos: Sequence[Any], call: NodeEvent) -> None:
-        """Add the events of one more run, which took place during ``call``."""
+        """Add the events of one more run."""
         self._runs += 1
         at_ns = call.start_ns
         for info in infos:
@@ -137,13 +126,13 @@ class NodeCounters:
 
 
 def mean_ns(info: Any) -> int:
-    """Return the mean time of a node's runs in ns; 0 if the node does not run."""
+    """Return the mean time of a node's runs; 0 if the node does not run."""
     took = info.real_time
     return int(1000 * (took.days * 86_400_000_000 + took.seconds * 1_000_000 + took.microseconds))
 
 
 def inputs_of(compiled: Any) -> Dict[str, Dict[str, Any]]:
-    """Return node name -> its inputs' shapes and types, as in torch.profiler's JSON."""
+    """Return the shapes and types of each node's inputs, as in torch.profiler's JSON."""
     nodes = compiled.get_runtime_model().get_ops()
     return {node.get_friendly_name(): _inputs(node) for node in nodes}
 
@@ -162,11 +151,9 @@ def _static(shape: Any) -> Optional[List[int]]:
 
 
 def event_of(info: Any, start_ns: int, end_ns: int, inputs: Mapping[str, Any]) -> NodeEvent:
-    """Return the event of a node from OpenVINO's ``info`` about it."""
     facts = {"node": info.node_name, "kernel": info.exec_type, **inputs}
     return NodeEvent(OP, "openvino::" + info.node_type, start_ns, end_ns, facts)
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether ``error`` is OpenVINO's out-of-memory error."""
     return "bad_alloc" in str(error) or "Failed to allocate" in str(error)

@@ -1,15 +1,9 @@
-"""The step loop that Theano and PyTensor share; ``Library`` has the names that differ.
+"""The step loop that Theano and PyTensor share.
 
-A training step is one compiled function, which also applies the optimizer's updates. The first step
-compiles what the library's cache (``base_compiledir``) does not contain. The host's only range is
-``step``: NumPy arrays need no transfer, so there is no ``input``, and all phases are one graph. Of
-the graph's operators, only Scans (loops) show to which phase they belong.
-
-Both libraries report sums per operator (``profile=True``) but no timeline. Their virtual machine
-calls one thunk (a function without arguments) per operator, also inside a Scan. The profile pass
-reads the clock before and after each thunk. This needs the virtual machine in Python instead of C
-(``use_cloop=False``), so the compiled function differs from the timed one; the overhead of the
-profile pass shows the cost.
+A training step is one compiled function, with the optimizer's updates. Neither library has a
+timeline. Their virtual machine calls one thunk (a function without arguments) per operator, and a
+profiled step reads the clock around each thunk. This needs the virtual machine in Python instead of
+C; the overhead of the profile shows the cost. Only Scans (loops) show their phase.
 """
 
 from __future__ import annotations
@@ -32,27 +26,24 @@ Updates = List[Tuple[Any, Any]]  # (shared variable, its next value)
 
 
 class Library(NamedTuple):
-    """The parts of ``package`` that the loop needs, under common names."""
+    """What the loop needs of a library, under common names."""
 
     name: str
     title: str
     package: Any
-    tensor: Any  # its module of operators
+    tensor: Any  # module of operators
     machine: Any  # its VMLinker
-    log_softmax: Callable[[Any], Any]  # for (batch, classes), over the classes
-    # makes a symbol; arguments: name, dtype, number of dimensions
+    log_softmax: Callable[[Any], Any]  # of (batch, classes), over the classes
+    # makes a symbol from name, dtype, number of dimensions
     variable: Callable[[str, str, int], Any]
-    mode: Callable[[], Any]  # returns the compilation mode of the timed function
-    # context that yields the compilation mode with the given linker
+    mode: Callable[[], Any]  # compilation mode of the timed function
+    # yields the compilation mode with a given linker
     clocked: Callable[[Any], ContextManager[Any]]
 
     def loss_of(
         self, workload: Workload, outputs: Any, targets: Any, time_major: bool = True
     ) -> Any:
-        """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
-
-        ``time_major``: outputs of every time step are (time, batch, classes), like the targets.
-        """
+        """Return the mean loss over the batch; targets are always time-major."""
         tensor = self.tensor
         if workload.loss == "mean":
             return tensor.mean(outputs)
@@ -66,7 +57,7 @@ class Library(NamedTuple):
         return -tensor.mean(scores[tensor.arange(targets.shape[0]), targets])
 
     def symbols(self, workload: Workload) -> Tuple[Any, Any, Any]:
-        """Return symbols (inputs, targets, lengths) for the arrays of ``workloads.Batch``."""
+        """Return symbols for inputs, targets and lengths."""
         tokens = bool(workload.vocabulary)
         inputs = self.variable("inputs", "int64" if tokens else "float32", 2 if tokens else 3)
         dtype = "int64" if workload.loss == "ce" else "float32"
@@ -78,13 +69,10 @@ class Library(NamedTuple):
         )
 
     def optimizer_of(self, workload: Workload, parameters: Dict[str, Any]) -> Any:
-        """Return the workload's optimizer for ``parameters``."""
         return (Sgd if workload.optimizer == "sgd" else Adam)(self, workload, parameters)
 
 
 class Trainer(_cpu.ClockedTrainer):
-    """One implementation with its weights, data and optimizer; each loop sets ``library``."""
-
     library: Library
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
@@ -117,7 +105,6 @@ class Trainer(_cpu.ClockedTrainer):
         )
 
     def step(self, ranges: Ranges) -> Any:
-        """Run one step; return the loss."""
         with ranges("step"):
             if self.function is None:
                 self.function = self._compiled(self.library.mode())
@@ -125,7 +112,7 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """Clear the readings; then run steps with a clock around each operator."""
+        """Run steps with a clock around each operator."""
         if self.clocked is None:
             linker = clocked_linker(self.library.machine, self.library.name, self.readings)
             with self.library.clocked(linker) as mode:
@@ -138,32 +125,28 @@ class Trainer(_cpu.ClockedTrainer):
             self.function = plain
 
     def version(self) -> str:
-        """Return the library's version."""
         return str(self.library.package.__version__)
 
 
-#: Decay rates of the gradients' mean and mean square, and epsilon: the defaults of torch.optim.Adam
+#: Decay of the gradients' mean and mean square, and epsilon, as in torch.optim.Adam.
 MEAN_DECAY, SQUARE_DECAY, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
-#: Before NumPy 2, the difference of a Python 1 and a float32 is a float64.
+#: Before NumPy 2, a Python 1 minus a float32 is a float64.
 ONE = np.float32(1)
 
 
 class Sgd:
-    """Plain SGD, without momentum."""
-
     def __init__(self, library: Library, workload: Workload, parameters: Dict[str, Any]) -> None:
         self.library = library
         self.rate, self.parameters = np.float32(workload.learning_rate), parameters
 
     def updates(self, loss: Any) -> Updates:
-        """Return the updates of one step, computed like torch.optim.SGD."""
         parameters = list(self.parameters.values())
         gradients = self.library.package.grad(loss, parameters)
         return [(p, p - self.rate * gradient) for p, gradient in zip(parameters, gradients)]
 
 
 class Adam:
-    """Adam and its state: D. Kingma, J. Ba, "Adam" (2014), algorithm 1."""
+    """D. Kingma, J. Ba, "Adam" (2014), algorithm 1."""
 
     def __init__(self, library: Library, workload: Workload, parameters: Dict[str, Any]) -> None:
         self.library, shared = library, library.package.shared
@@ -174,7 +157,6 @@ class Adam:
         self.squares = {name: shared(array) for name, array in zeros.items()}
 
     def updates(self, loss: Any) -> Updates:
-        """Return the updates of one step, computed like torch.optim.Adam."""
         tensor, count = self.library.tensor, self.count + ONE
         updates = [(self.count, count)]
         gradients = self.library.package.grad(loss, list(self.parameters.values()))
@@ -188,25 +170,20 @@ class Adam:
         return updates
 
 
-#: Matmul operators, whose input shapes are recorded at their first call.
+#: Matmuls, whose input shapes are recorded at their first call.
 PRODUCTS = ("Dot22", "Dot22Scalar", "Gemm", "Dot", "BatchedDot")
 
 
 def clocked_linker(machine: Any, library: str, readings: Readings) -> Any:
-    """Return a linker like ``machine`` (the ``VMLinker`` of ``library``) whose thunks add readings.
+    """Return a linker whose thunks read the clock."""
 
-    The class of the linker holds the readings, because a library creates further linkers of this
-    class, with other options, for inner graphs such as the graph of a Scan.
-    """
-
+    # The class holds the readings: libraries create further linkers of it, such as for a Scan's
+    # graph.
     class ClockedLinker(machine):  # type: ignore[misc]
-        """A linker for the virtual machine in Python, whose thunks add readings."""
-
         def __init__(self, **options: Any) -> None:
             super().__init__(**dict(options, use_cloop=False))
 
         def make_vm(self, nodes: Any, thunks: Any, *rest: Any, **more: Any) -> Any:
-            """Return the virtual machine with clocked thunks."""
             clocked = [_clocked(node, run, library, readings) for node, run in zip(nodes, thunks)]
             return super().make_vm(nodes, clocked, *rest, **more)
 

@@ -1,7 +1,6 @@
-"""The step loop for PyTensor: ``_symbolic`` with PyTensor's names.
+"""The step loop for PyTensor.
 
-It uses PyTensor's C backend (``CVM``, as in Theano), which calls NumPy's BLAS if it finds no other
-BLAS. The Numba backend, which is the default since 3.0, compiles a step to one machine-code
+It uses the C backend (``CVM``). The Numba backend, the default since 3.0, compiles a step to one
 function that no profiler can see into; its steps were as fast.
 """
 
@@ -19,8 +18,7 @@ from pytensor.link.vm import VMLinker
 from lstmprof.capture.worker.loops import _cpu, symbolic as _symbolic
 
 BACKEND = "CVM"
-#: The same as in ``_cpu``: PyTensor runs on the CPU, and NumPy measures the peak rates (FLOP/s,
-#: bytes/s).
+#: NumPy measures the peak rates.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
@@ -43,10 +41,7 @@ LIBRARY = _symbolic.Library(
 
 
 class Trainer(_symbolic.Trainer):
-    """One implementation with its weights, data and optimizer."""
-
     library = LIBRARY
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
         return dict(super().facts(), backend=BACKEND)

@@ -1,14 +1,9 @@
-"""The step loop for Theano: ``_symbolic`` with Theano's names.
+"""The step loop for Theano.
 
-Theano compiles each operator of a step with g++ at its first use: 115 modules for one LSTM layer
-and Adam, in 2 min 44 s of CPU time. The modules stay in a folder of lstmprof's cache, so later
-captures of the same kind do not compile them again. Compiling belongs to the first iteration, as in
-other frameworks.
-
-Without ``blas.ldflags``, Theano calls NumPy for matmuls, or its own C code, which computes row by
-row. NumPy's wheels before 1.22 contain an OpenBLAS with the usual function names. If the installed
-NumPy has this OpenBLAS, operators are linked to it; NumPy has already loaded it. ``THEANO_FLAGS``
-of the user take precedence. Source: theano/configdefaults.py, tensor/blas.py 1.0.5.
+Theano compiles each operator with g++ at its first use: 115 modules for one LSTM layer and Adam, in
+2 min 44 s of CPU time. They stay in lstmprof's cache. Without ``blas.ldflags``, Theano calls NumPy
+for matmuls, or its own C code, which computes row by row; so operators are linked to the OpenBLAS
+of NumPy before 1.22. Source: theano/configdefaults.py, tensor/blas.py 1.0.5.
 """
 
 from __future__ import annotations
@@ -24,18 +19,19 @@ from lstmprof.base.errors import CaptureError
 from lstmprof.capture.worker.loops import _cpu, symbolic as _symbolic
 from lstmprof.runs.directory import cache_folder
 
-#: Environment variable that Theano reads once, when it is imported.
+#: Theano reads it once, at its import.
 FLAGS = "THEANO_FLAGS"
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
 def _imported() -> Any:
-    """Import and return Theano with flags for this process only."""
+    """Import Theano, with flags for this process only."""
     given = os.environ.get(FLAGS)
     folder = os.path.abspath(str(cache_folder() / "theano"))
     flags = ["device=cpu", "floatX=float32", "base_compiledir=" + folder]
     blas = _cpu.linker_flags(os.path.dirname(os.path.dirname(np.__file__)))
     flags += ["blas.ldflags=" + blas] if blas else []
+    # the user's flags come last, so they take precedence
     os.environ[FLAGS] = ",".join(flags + ([given] if given else []))
     try:
         import theano
@@ -53,11 +49,11 @@ tt = theano.tensor
 
 @contextlib.contextmanager
 def _clocked(linker: Any) -> Iterator[None]:
-    """Make ``linker`` Theano's default, because layers of Lasagne and Keras set no mode."""
+    """Make a linker Theano's default, because layers of Lasagne and Keras set no mode."""
     from theano.compile import mode as modes
 
     before = modes.get_default_mode()
-    # Scan changes the mode's optimizer, which must therefore be a query, not a finished optimizer
+    # Scan changes the mode's optimizer, so it must be a query, not a finished optimizer
     modes.instantiated_default_mode = modes.Mode(linker, before.provided_optimizer)
     try:
         yield
@@ -79,19 +75,16 @@ LIBRARY = _symbolic.Library(
 
 
 class Trainer(_symbolic.Trainer):
-    """One implementation with its weights, data and optimizer."""
-
     library = LIBRARY
 
     def settings(self) -> Dict[str, Any]:
-        """Return the setting ``blas``: which BLAS Theano's matmuls call."""
+        """Return which BLAS Theano's matmuls call."""
         if not theano.config.cxx:
             return {"blas": "NumPy's"}
         libraries = [flag[2:] for flag in theano.config.blas.ldflags.split() if flag[:2] == "-l"]
         return {"blas": ", ".join(libraries) or "none"}
 
     def facts(self) -> Dict[str, Any]:
-        """Return facts about framework and device for run.json."""
         facts = super().facts()
         library = sys.modules.get(self.row.library)
         if library is not None:
