@@ -118,7 +118,7 @@ class Packets:
     def track(
         self, name: str = "", parent: int = 0, *, rank: int | None = None, more: bytes = b""
     ) -> int:
-        """Create a track; ``rank`` is its position in its parent, ``more`` other encoded fields."""
+        """Create a track; ``rank`` is its position among its siblings, ``more`` further fields."""
         self._tracks += 1
         content = number(1, self._tracks) + (text(2, name) if name else b"")
         content += number(5, parent) if parent else b""
