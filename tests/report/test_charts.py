@@ -139,7 +139,7 @@ def test_a_copy_is_no_kernel_that_waited(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gap_ns", "said"),
-    [(4, "No kernel's median duration is shorter"), (9, "3 of 3 kernel launches (100 %)")],
+    [(4, "No kernel"), (9, "3 of 3")],
 )
 def test_kernels_that_wait_longer_than_they_run_are_counted(gap_ns: int, said: str) -> None:
     row = {"count": 3, "dur_p50_ns": 5, "gap_p50_ns": gap_ns}
