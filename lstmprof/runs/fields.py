@@ -491,7 +491,7 @@ class RunInfo(Record, frozen=True):
         Real,
         fact(
             "energy of the CPUs in the timed iterations of the first round (RAPL)",
-            f"runs took turns, or {UNREAD}",
+            f"several runs were timed in turns, or {UNREAD}",
         ),
     ] = None
     timing_gpu_energy_j: Annotated[

@@ -42,8 +42,8 @@ _LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile
     cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
-    condition="A GPU runs the loop of an LSTM with eight or more matmuls per training step, but"
-    " no cuDNN layer op and no Keras layer",
+    condition="A GPU runs an LSTM as a loop with eight or more matmuls per training step, "
+    "without cuDNN's layer op. The layer is not from Keras",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     sources=(
