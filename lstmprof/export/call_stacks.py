@@ -34,7 +34,7 @@ _SORT_OF = dict(zip(STACKS, SORTS, strict=True))  # ops -> range, and so on
 
 
 class Tree:
-    """Distinct stacks as nodes: ``above`` has their parents, ``names`` their innermost frames."""
+    """A tree of call stacks: stack ``n`` is stack ``above[n]`` plus the frame ``names[n]``."""
 
     def __init__(self) -> None:
         self.above = [ROOT]
@@ -42,7 +42,7 @@ class Tree:
         self._nodes: dict[tuple[int, str], int] = {}
 
     def beneath(self, node: int, name: str) -> int:
-        """Return the node of an inner frame, and add it if it is new."""
+        """Return the stack that adds the frame ``name`` to the stack ``node``."""
         key = node, name
         if key not in self._nodes:
             self._nodes[key] = len(self.above)
@@ -53,7 +53,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Stacks:
-    """The stack of each event in ``rows`` (a ``node`` of the tree), and the event's time."""
+    """The call stack of each event: event ``rows[i]`` has stack ``node[i]`` and takes ``ns[i]``."""
 
     tree: Tree
     rows: Ints
@@ -61,7 +61,7 @@ class Stacks:
     ns: Ints
 
     def spent_ns(self) -> Ints:
-        """Return the self time of each node."""
+        """Return the self time of each stack."""
         spent = np.zeros(len(self.tree.above), dtype=np.int64)
         np.add.at(spent, self.node, self.ns)
         spent[ROOT] = 0
@@ -114,14 +114,14 @@ def over_one_tree(steps: Sequence[StepStacks]) -> list[StepStacks]:
 
 
 def recorded(events: EventTable) -> list[str]:
-    """Return the kinds of stacks that the profile can show; ops, which it always can, are last."""
+    """Return how detailed the profile's call stacks can be: ``["python", "ops"]``."""
     sorts = set(np.unique(sort_of_frames(events)).tolist())
     frames = [by for by in STACKS[:-1] if SORTS.index(_SORT_OF[by]) in sorts]
     return [*frames, STACKS[-1]]
 
 
 def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
-    """Return the stacks of the host, and of the device, from events of one rank.
+    """Return the call stacks of one rank: first of its host, then of its devices.
 
     The stack of a kernel is the stack of its launch, with the kernel as the innermost frame.
     """
@@ -130,7 +130,7 @@ def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
 
 
 def _drawn(events: EventTable, by: str) -> Flags:
-    """Mark the events that are frames in stacks of this kind."""
+    """Mark the events that become frames of the stacks, such as Python calls for ``python``."""
     drawn = events.is_kind("op") | (sort_of_frames(events) == SORTS.index(_SORT_OF[by]))
     return np.asarray(drawn | events.is_kind("step") if by == STACKS[-1] else drawn, np.bool_)
 
@@ -147,7 +147,7 @@ def _names(events: EventTable) -> list[str]:
 
 
 def _host_stacks(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints]:
-    """Return the host's stacks, and the node of each event."""
+    """Return the host's call stacks, and for each event the number of its stack in the tree."""
     parent = events.rows_named("parent_id")
     node = np.zeros(len(events), dtype=np.int64)
     names = _names(events)
@@ -161,7 +161,7 @@ def _host_stacks(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, 
 
 
 def _device_stacks(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
-    """Return the devices' stacks, which begin with the stacks of their launches."""
+    """Return the stack of each kernel and copy: the stack of its launch, then its own name."""
     issuers = issued_by(events)
     names = _names(events)
     tree = Tree()
@@ -175,13 +175,13 @@ def _device_stacks(events: EventTable, rows: Ints, host: Tree, node: Ints) -> St
     return Stacks(tree, activities, nodes, events.dur_ns[activities])
 
 
-#: Deeper stacks are cut, because the file grows with the square of the depth.
+#: Stacks are cut after this many frames, because the file grows with the square of the depth.
 _MOST_FRAMES, _DEEPER = 256, "(deeper calls)"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: bool = False) -> str:
-    """Write the stacks of a run; return which kind of stacks (``STACKS``) was used.
+    """Write the call stacks of a run; return their detail: ``modules``, ``python`` or ``ops``.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written.
@@ -278,7 +278,7 @@ class _Document:
 
 
 def _frames(tree: Tree, frames: dict[str, int]) -> list[tuple[int, ...]]:
-    """Return the frames of each stack as numbers, outermost first; add new names to ``frames``."""
+    """Return each stack as indices of its frames, outermost first; add new names to ``frames``."""
     node_frames: list[tuple[int, ...]] = [()]
     for above, name in zip(tree.above[1:], tree.names[1:], strict=True):
         outer = node_frames[above]

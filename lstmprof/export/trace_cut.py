@@ -49,11 +49,12 @@ _MOST_LISTED = 12
 
 @dataclass(frozen=True)
 class Cut:
-    """The events to keep: ``rows`` of the table.
+    """The events to keep; ``rows`` are their row numbers.
 
-    ``windows`` are the chosen steps, unless the user chose a ``span`` (first ns, end ns).
-    ``next_steps`` are the steps after the span, of which only the marker is kept, because it ends
-    the previous step.
+    ``windows`` are the chosen steps, empty if the user chose a time range. ``inside`` counts the
+    events that overlap ``span``, ``crossing`` the events that also begin before or end after
+    ``span``. ``next_steps`` are the steps after the span, of which only the marker is kept, because
+    it ends the previous step.
     """
 
     span: tuple[int, int]
@@ -99,7 +100,7 @@ def cut_of(events: EventTable, windows: Sequence[Window], span: tuple[int, int] 
 
 
 def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
-    """Return when counters have their last value before a time."""
+    """Return the time of each counter's last value before ``at_ns``."""
     last: dict[Series, int] = {}
     for rows in counters:
         for series, time_ns, _ in by_series(rows):
@@ -110,13 +111,13 @@ def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
 
 
 def _linked(events: EventTable, rows: Ints) -> Ints:
-    """Add the device work that these events launched, and the events that they refer to."""
+    """Add the kernels and copies that these events launched, and all events that they link to."""
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[rows] = True
     launch = events.rows_named("launch_id")
     inside[(launch != NONE) & inside[launch]] = True
     links = [events.rows_named(name) for name in _LINKS]
-    # a step marker around a launch would become a step of the cut
+    # do not keep a step marker around a launch: it would become a step of the new file
     marker = events.is_kind("step")
     new = np.flatnonzero(inside)
     while len(new):
@@ -145,7 +146,7 @@ def _neighbours(events: EventTable, first: int, until: int) -> Ints:
 
 
 def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Return the markers that end the last of adjacent steps."""
+    """Return the step markers that follow the chosen steps, and so end them."""
     ends = {(w.rank, w.end_ns) for w in windows} - {(w.rank, w.start_ns) for w in windows}
     rows = np.flatnonzero(events.is_kind("step"))
     ranks = events.ints("rank", UNKNOWN)[rows].tolist()
@@ -155,7 +156,7 @@ def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
 
 
 PIECE_BYTES = 2**22
-#: Larger text around the events (bytes), or a larger event, is refused.
+#: Files with a larger event, or with more text around the events (bytes), are refused.
 _MOST_AROUND = 2**26
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[\s*+')
 _CLOSING = re.compile(rb"\}\s*+\]")
@@ -184,7 +185,7 @@ class _Event(msgspec.Struct):
 
     @property
     def is_timed(self) -> bool:
-        """Return whether ``formats.kineto`` makes a row of the event."""
+        """Return whether the event becomes a row of the events table."""
         return self.ph == "X" and str(self.cat).lower() != PROFILER_SPAN
 
 
@@ -211,7 +212,7 @@ class Written:
 def write(
     events: EventTable, cut: Cut, source: Path, path: Path, values_ns: Set[int] = frozenset()
 ) -> Written:
-    """Write the chosen part of the trace at ``source``.
+    """Write the kept events of the Kineto trace ``source`` to ``path``.
 
     ``values_ns`` are the times of earlier counter values to keep (``last_before``).
 
@@ -240,7 +241,7 @@ def write(
 
 
 class _Chosen:
-    """Recognise the events to keep by their times in the file."""
+    """Decides whether to keep an event of the file, by its times or correlation id."""
 
     def __init__(self, events: EventTable, cut: Cut, origin_ns: int, values_ns: Set[int]) -> None:
         self._values = {ns + origin_ns for ns in values_ns}
@@ -334,7 +335,7 @@ def _unusual(source: Path) -> ProfileError:
 
 
 def _pairs(text: bytes) -> _Pairs | None:
-    """Parse events; return None if the text ends within one."""
+    """Parse the text of some events; return None if it ends within an event."""
     listed = b"[" + text + b"]"
     try:
         return list(zip(_decode_raw(listed), _decode_events(listed), strict=True))

@@ -22,7 +22,7 @@ from lstmprof.report.model import Group, Report
 from lstmprof.report.runs import RunReport, groups, missing, run_reports
 from lstmprof.report.timeline import timelines
 
-#: Tables that are computed while the events of a run are in memory.
+#: Tables of the breakdown that are computed while the events of a run are in memory.
 TABLES = ("ledger", "kernels", "launch_gaps", "casts", "layers")
 
 
@@ -35,8 +35,8 @@ def report_of(
 ) -> Report:
     """Make the report on some runs.
 
-    Runs are compared if they agree in ``names.CONDITIONS``, except those in ``across``. ``begins``
-    is called with a description before each stage that may take long.
+    Runs are compared if they agree in all conditions (``names.CONDITIONS``) that are not in
+    ``across``. ``begins`` is called with the name of each slow stage, such as "drawing timelines".
 
     Raises:
         UsageError: a name in ``across`` is not a condition.
@@ -88,7 +88,7 @@ def report_of(
     return replace(report, missing=tuple(missing(report, runs, empty)))
 
 
-#: Longer titles name only the fastest and the slowest run.
+#: Titles with more runs name only the fastest and the slowest run.
 _MOST_NAMED = 4
 
 

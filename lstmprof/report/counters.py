@@ -1,4 +1,4 @@
-"""Make the rows of counters (mostly memory) in the timelines of steps."""
+"""Make the rows with counters, such as memory, in the timelines of steps."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from lstmprof.report.model import Lane
 
 #: Number of counters that are drawn per step, memory first.
 MOST_LANES = 8
-#: A counter with more values than this in a step is thinned: only the first, least, largest and
-#: last value of each of ``PARTS`` equal parts are drawn.
+#: If a counter has more values than this in a step, only some are drawn: the first, least, largest
+#: and last value in each of ``PARTS`` equal parts of the step.
 MOST_VALUES, PARTS = 4_000, 500
 _FIRST = (ALLOCATED, RESERVED, SINCE_BEGIN)
 _LABEL = 120
@@ -30,7 +30,7 @@ _Floats = NDArray[np.float64]
 def lanes(
     read: Callable[[], Iterable[pa.Table]], windows: Sequence[Window]
 ) -> list[tuple[Lane, ...]]:
-    """Return the counters to draw for each step; ``read()`` yields tables of their values."""
+    """Return the counters to draw for each step; ``read()`` yields tables with all their values."""
     drawn: list[dict[Series, _Drawn]] = [defaultdict(_Drawn) for _ in windows]
     for series, time_ns, values in levels(read):
         for window, of_window in zip(windows, drawn, strict=True):
@@ -53,7 +53,7 @@ def lanes(
 
 @dataclass
 class _Drawn:
-    """The values of a counter in a step, timed from the beginning of the step.
+    """The values of a counter in a step; times count from the beginning of the step.
 
     ``before`` is its last value before the step.
     """
@@ -64,7 +64,6 @@ class _Drawn:
     left_out: int = 0
 
     def add(self, at_ns: Ints, values: _Floats, length_ns: int) -> None:
-        """Append later values of the step."""
         at_ns, values = np.append(self.at_ns, at_ns), np.append(self.values, values)
         if len(at_ns) > MOST_VALUES:
             is_extreme = _extremes(at_ns, values, length_ns)
@@ -74,7 +73,7 @@ class _Drawn:
 
 
 def _extremes(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
-    """Mark the values to draw: first, least, largest and last in each part of the step."""
+    """Mark the values to draw: first, least, largest and last value in each part of the step."""
     part = at_ns * PARTS // max(length_ns, 1)
     order = np.lexsort((values, part))
     begins = np.append(True, part[1:] != part[:-1])
@@ -91,7 +90,7 @@ def _order(series: Series) -> tuple[object, ...]:
 
 
 def _lane(series: Series, drawn: _Drawn, several: bool) -> Lane:
-    """Return the row of one counter; its label names the process if there are several."""
+    """Return a counter as a row labelled ``device 0: allocated memory, at most 1.2 GB``."""
     where = "host" if series.device is None else f"device {series.device}"
     where += f", {shown_name(series.allocator, _LABEL)}" if series.allocator else ""
     where += f", process {series.pid}" if several and series.pid is not None else ""

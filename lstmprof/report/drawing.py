@@ -19,7 +19,7 @@ Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 ACCENT = WHOLE.colour
 #: Colour of the edges of cells in heat maps.
 EDGE = "#868e9c"
-#: Colours of values from ``MOST_PERCENT`` below to ``MOST_PERCENT`` above the usual value. They are
+#: Colours from ``MOST_PERCENT`` below the median or mean to ``MOST_PERCENT`` above it. They are
 #: distinct with red-green blindness, and have a contrast of 3:1 on light and dark pages.
 OFF_COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 MOST_PERCENT = 20
@@ -27,18 +27,18 @@ MOST_PERCENT = 20
 LATE_COLOURS = OFF_COLOURS[2:]
 #: Height of a row of bars in pixels.
 ROW = 26
-#: Characters that remain at each end of a long label.
+#: A long label is shortened to this many characters at each end.
 _END = 18
 
 
 def inline(rows: Rows, columns: Sequence[str] | None = None) -> alt.InlineData:
-    """Put rows into the chart's specification as data."""
+    """Put rows into the chart's specification as its data."""
     with debug_mode(False):  # altair would validate each row
         return alt.InlineData(values=shown(rows, columns), name="rows")
 
 
 def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return rows with texts cut and free of control codes."""
+    """Return rows with long texts shortened, and without control codes."""
     return [
         {n: shown_name(row[n]) if isinstance(row[n], str) else row[n] for n in columns or row}
         for row in rows
@@ -46,7 +46,7 @@ def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, An
 
 
 def specification(chart: Drawn) -> Spec:
-    """Return the Vega-Lite specification of a chart; the page sets the theme."""
+    """Return the Vega-Lite specification of a chart, without its theme, which the page sets."""
     spec: Spec = chart.to_dict(validate=False)  # validation would check each row
     spec.pop("config", None)
     spec.pop("$schema", None)
@@ -87,7 +87,7 @@ def cells(
 
 
 def label_marks() -> alt.Axis:
-    """Return an axis of names, which cuts long names in the middle."""
+    """Return an axis of labels, which shortens long labels in the middle."""
     cut = f"slice(datum.label, 0, {_END}) + '…' + slice(datum.label, -{_END})"
     return alt.Axis(
         labelExpr=f"length(datum.label) > {2 * _END + 1} ? {cut} : datum.label",
@@ -97,7 +97,7 @@ def label_marks() -> alt.Axis:
 
 
 def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
-    """Return the colours of some parts of the breakdown, with a legend."""
+    """Return the colour for each of these parts of the breakdown, with a legend."""
     names = sorted(set(parts), key=order_of)
     scale = alt.Scale(domain=names, range=[(PARTS | HUES)[name].colour for name in names])
     return alt.Color(field, scale=scale, legend=legend_of(names))
@@ -122,7 +122,7 @@ def legend_of(names: Sequence[str]) -> alt.Legend:
 
 
 def off_colour(title: str) -> alt.Color:
-    """Return the colours of deviations from a usual value, in percent."""
+    """Return a scale of colours for deviations in percent, such as from the median."""
     return alt.Color(
         "percent:Q",
         scale=alt.Scale(
@@ -136,7 +136,6 @@ def off_colour(title: str) -> alt.Color:
 
 
 def height(rows: int) -> int:
-    """Return the height of some rows of bars in pixels."""
     return ROW * max(rows, 1)
 
 

@@ -46,10 +46,10 @@ FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
 
 @dataclass(frozen=True)
 class Value:
-    """A value that the table can show for a run, such as ``step ± interval``.
+    """A number that the table can show for a run, such as ``step ± interval``.
 
-    ``parts`` are the numbers for CSV by heading, ``meaning`` is for the caption. The functions get
-    the timings of a run and its slowdown.
+    ``text`` is for people. ``parts`` are the columns in CSV: heading → number. Both get the timings
+    of a run and its slowdown. ``meaning`` is for the caption.
     """
 
     text: Callable[[Timings, float | None], str]
@@ -111,7 +111,10 @@ DEFAULT_VALUE = "step ± interval, slowdown"
 
 @dataclass(frozen=True)
 class Cell:
-    """The text and numbers of one run; ``best``: no comparable run is surely faster."""
+    """A run in the table: text for people, and numbers for CSV.
+
+    ``best``: no comparable run is surely faster.
+    """
 
     text: str
     numbers: Mapping[str, float | None]
@@ -120,10 +123,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """The table; ``cells`` are by row and column index, without entries for missing runs.
+    """The table; ``cells`` maps (row number, column number) to a run.
 
-    ``corner`` is the header of the names of rows, ``headings`` are those of the numbers in CSV.
-    ``added`` are conditions that the user did not choose, but that keep runs apart.
+    ``corner`` is the heading of the first column. ``headings`` are the columns of each cell in CSV.
+    ``added`` are conditions that the user did not choose, but that tell runs apart.
     """
 
     corner: str
@@ -140,8 +143,8 @@ def grid(
 ) -> Grid:
     """Make the table of the runs that have timings.
 
-    ``rows`` and ``columns`` are names in ``FIELDS``, ``value`` names in ``VALUES``, with commas
-    between. Conditions are added to ``rows`` until each cell has one run.
+    ``rows``, ``columns`` and ``value`` are names with commas between, from ``FIELDS`` and
+    ``VALUES``. Conditions are added to ``rows`` until each cell has one run.
 
     Raises:
         UsageError: a name is unknown, no run has timings, or two runs differ in no condition.
@@ -194,7 +197,7 @@ def _names(text: str, option: str) -> tuple[str, ...]:
 
 
 def values_of(text: str) -> list[Value]:
-    """Parse names of ``VALUES``, separated by commas."""
+    """Parse the names of numbers to show: ``step,slowdown``."""
     names = [" ".join(p.replace("+-", "±").replace("±", " ± ").split()) for p in text.split(",")]
     for name in names:
         if name == "median ± interval":
@@ -212,7 +215,7 @@ def _key(breakdown: Breakdown, names: Sequence[str]) -> tuple[Any, ...]:
 def _separating(
     breakdowns: Sequence[Breakdown], rows: Sequence[str], columns: Sequence[str], *, sizes: bool
 ) -> tuple[str, ...]:
-    """Add conditions to the rows, so that no cell has several runs if possible.
+    """Add conditions to the rows until each cell has one run, if possible.
 
     With ``sizes``, sizes of the network come before its workload, and names of runs are not added.
     """
@@ -231,7 +234,7 @@ def _separating(
 
 
 def _crowds(breakdowns: Sequence[Breakdown], names: Sequence[str]) -> list[list[Breakdown]]:
-    """Return the groups of runs that fall into the same cell."""
+    """Return the groups of runs that would share a cell."""
     cells: dict[tuple[Any, ...], list[Breakdown]] = {}
     for breakdown in breakdowns:
         cells.setdefault(_key(breakdown, names), []).append(breakdown)
@@ -245,9 +248,9 @@ _SAME = object()
 def _differing(
     keys: Sequence[tuple[Any, ...]], first: int, *, fixed: bool
 ) -> list[tuple[Any, ...]]:
-    """Replace the values that the name of a row omits by ``_SAME``.
+    """Replace conditions that do not tell rows apart by ``_SAME``, which is not shown.
 
-    A name omits a value behind the ``first`` ones if it does not tell rows apart.
+    The ``first`` conditions stay, unless they are unknown and the user did not choose them.
     """
     values: dict[tuple[Any, ...], list[set[Any]]] = {}
     for key in keys:
@@ -258,14 +261,14 @@ def _differing(
     for key in keys:
         head, sets = key[:first], values[key[:first]]
         parts = [p if len(v) > 1 else _SAME for p, v in zip(key[first:], sets, strict=True)]
-        # a name may omit an unknown value that the user did not ask for
+        # omit an unknown condition, unless the user chose it
         unknown = head == (None,) and any(part not in (None, _SAME) for part in parts)
         shown.append(((_SAME,) if unknown and not fixed else head) + tuple(parts))
     return shown
 
 
 def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Sort keys: numbers and versions by size, words by first occurrence."""
+    """Sort labels of rows or columns: numbers and versions by size, words by first occurrence."""
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
     words: dict[str, int] = {}
     for key in keys:
@@ -299,7 +302,7 @@ def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
-    """Return each group's fastest run, and the runs whose intervals overlap its own, by index."""
+    """Return the fastest run of each group, and the runs that may be as fast, as indices."""
     best: set[int] = set()
     for group in comparable(breakdowns):
         ends = {}

@@ -17,8 +17,7 @@ from lstmprof.report.page import refuse, save, script_json, vega
 
 #: Size of a panel in pixels.
 _WIDTH, _HEIGHT = 860, 240
-#: Colours of triangles at slower and at faster runs; the triangles also point in different
-#: directions.
+#: Colours of the triangles that mark slower and faster runs.
 _SLOWER, _FASTER = "#c8710a", "#0f6b4a"
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "

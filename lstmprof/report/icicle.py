@@ -1,4 +1,4 @@
-"""Make the pictures of call stacks: for runs with Python frames, and for pairs of runs.
+"""Make pictures of call stacks (icicle charts) of single runs and of pairs of runs.
 
 Callers are above callees. In the picture of a pair, a box is as wide as the longer of its two
 times.
@@ -31,27 +31,27 @@ from lstmprof.report.palette import PARTS
 from lstmprof.report.runs import RunReport
 from lstmprof.report.timeline import part_codes
 
-#: Shorter callees (share of the picture's time) are joined into one box, such as "5 smaller
+#: Callees with a smaller share of the picture's time are joined into one box, such as "5 smaller
 #: callees".
 LEAST_SHARE = 0.01
-#: Largest number of nested boxes in a picture, and of events in a run with pictures.
+#: Largest number of nested boxes in a picture. Runs with more events get no picture.
 MOST_DEPTH, MOST_EVENTS = 64, 3_000_000
-#: Number of pictures on a page, and of pairs of runs with a picture.
+#: A page shows at most this many pictures of call stacks, and for at most so many pairs of runs.
 MOST_ICICLES, MOST_PAIRS = 40, 12
-#: Index of boxes that belong to no part of the breakdown.
+#: Stands for "no part of the breakdown" in the column ``part`` of boxes.
 _NO_PART = -1
 _NAME = 160
 
 
 def icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> tuple[Icicle, ...]:
-    """Make pictures of pairs by op, then of runs by module and by Python frame."""
+    """Make pictures of pairs with stacks of ops, then of runs with modules and Python frames."""
     drawn = [*_pair_icicles(runs, pairs[:MOST_PAIRS])]
     drawn += [picture for run in runs for picture in _run_icicle(run)]
     return tuple(drawn[:MOST_ICICLES])
 
 
 def _pair_icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> Iterator[Icicle]:
-    """Yield one picture per pair: the stacks of ops in one step of both runs."""
+    """Yield one picture per pair of runs, with the call stacks of ops in one step of each run."""
     run_of = {run.facts.run: run for run in runs if _events(run)[1] <= MOST_EVENTS}
     names = dict.fromkeys(p.name for pair in pairs for p in (pair.fast, pair.slow))
     steps = {
@@ -104,7 +104,7 @@ _BY = {"modules": "module", "python": "Python frame"}
 
 
 def _summed(tree: Tree, own: Ints) -> Ints:
-    """Add to the time of each stack the time of all stacks below it."""
+    """Return the total time of each call stack: its own time, and the time of its callees."""
     total = own.copy()
     for node in range(len(total) - 1, ROOT, -1):
         total[tree.above[node]] += total[node]
@@ -112,7 +112,7 @@ def _summed(tree: Tree, own: Ints) -> Ints:
 
 
 def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Ints) -> Icicle | None:
-    """Return the picture of a tree of stacks, unless its total time is 0.
+    """Return the picture of a tree of call stacks, unless its total time is 0.
 
     ``sums`` are columns of times per stack: ``total_ns`` and others. Callers come before callees,
     the longest callee first.
@@ -155,7 +155,7 @@ def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Int
 
 
 def _parts(events: EventTable, of: Stacks) -> Ints:
-    """Return the part of the breakdown with most time in each stack (index in ``PARTS``)."""
+    """Return the part of the breakdown in which each call stack spends most time."""
     rows = np.flatnonzero(
         ~events.is_kind("python", "range", "step", "runtime", "overhead")[of.rows]
     )

@@ -60,7 +60,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two comparable runs, and the time of each kind in both."""
+    """Two comparable runs; ``rows`` has the time of each kind in both, such as matmul."""
 
     fast: StepProfile
     slow: StepProfile
@@ -78,7 +78,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Lane:
-    """A counter in a timeline, such as memory: each value is valid from its time on.
+    """A counter in a timeline, such as memory; each value is valid until the next.
 
     ``left_out`` is the number of values that are not drawn.
     """
@@ -96,9 +96,10 @@ class Timeline:
 
     The columns are ``track`` (index into ``tracks``), ``start_ns`` from the begin of the step,
     ``dur_ns``, ``name`` and ``part`` (indices into ``names`` and ``parts``), and ``launch`` (index
-    of the launching event); −1 means none. ``facts`` are columns for a click on an event: (texts,
-    index of each event's text). ``left_out`` is the number of events that are not drawn. ``which``
-    says why this step is shown. ``lanes`` are the counters.
+    of the launching event); −1 means none. ``facts`` are further columns, such as shapes, which the
+    page shows after a click: name → (distinct texts, index of each event's text). ``left_out`` is
+    the number of events that are not drawn. ``which`` says why this step is shown. ``lanes`` are
+    the counters.
     """
 
     run: str
@@ -137,10 +138,10 @@ class Icicle:
 
 @dataclass(frozen=True)
 class Report:
-    """The content of a report; the rows of a chart are in the field with the chart's name.
+    """The content of a report; each chart has its rows in the field with the chart's name.
 
-    The function in ``rows`` with the same name describes them. ``missing`` has a sentence for each
-    thing that was not measured.
+    The function in ``rows`` with the same name describes the rows. ``missing`` has a sentence for
+    each thing that was not measured.
     """
 
     title: str
@@ -171,7 +172,7 @@ class Report:
 
     @property
     def waterfall(self) -> Rows:
-        """Return the rows of the first pair of runs."""
+        """Return the rows of the waterfall chart, for the first pair of runs."""
         return self.pairs[0].rows if self.pairs else ()
 
     def facts_of(self, run: str) -> RunFacts:
@@ -181,18 +182,18 @@ class Report:
         return [facts for facts in self.runs if facts.group == group.number]
 
     def facts_in(self, rows: Rows) -> list[RunFacts]:
-        """Return the runs that have some of these rows."""
+        """Return the facts about the runs that appear in these rows."""
         names = {row["run"] for row in rows}
         return [facts for facts in self.runs if facts.run in names]
 
     def by_group(self, rows: Rows) -> Iterator[tuple[Group, list[Row]]]:
-        """Yield each group with its rows."""
+        """Yield each group of runs with its own rows out of ``rows``."""
         for group in self.groups:
             if members := [row for row in rows if row["group"] == group.number]:
                 yield group, members
 
     def by_run(self, rows: Rows) -> Iterator[tuple[RunFacts, list[Row]]]:
-        """Yield each run with its rows."""
+        """Yield each run with its own rows out of ``rows``."""
         for facts in self.runs:
             if own := [row for row in rows if row["run"] == facts.run]:
                 yield facts, own
@@ -217,7 +218,7 @@ class Figure:
 
     @property
     def heading(self) -> str:
-        """Return the title without the name of its section."""
+        """Return the title without its section: ``Ranks: late arrivals`` → ``late arrivals``."""
         return self.title.partition(": ")[2] or self.title
 
     @property

@@ -177,16 +177,16 @@ OTHERWISE = Family(
         ),
     ),
 )
-#: In the order in which bars stack them: busy before idle.
+#: The families in the order in which bars stack them: busy before idle.
 FAMILIES = (RECURRENT, PRODUCTS, ELEMENTS, MOVING, COLLECTIVES, OTHERS, BY_HOST, OTHERWISE)
-#: A whole step, or all small parts together; its colour is neutral.
+#: A whole step, or all small parts of it together; its colour is grey.
 WHOLE = Part("step", "#7a8494", "#6b7585", "the whole step")
 PARTS = {part.name: part for family in FAMILIES for part in family.parts} | {WHOLE.name: WHOLE}
 _FAMILY_OF = {part.name: family for family in FAMILIES for part in family.parts}
-#: Each family as one part, in the colours of its first part.
+#: Family → the family drawn as if it were one part, in the colour of its first part.
 HUES = {f.name: Part(f.name, f.parts[0].colour, f.parts[0].dark, f.meaning) for f in FAMILIES}
 UNKNOWN = PARTS["other"]
-#: The part in whose colour charts draw a kind of time.
+#: Kind of time → part of the breakdown whose colour charts use for it.
 _OF_KIND = {
     causes.LAUNCH: "launch call",
     causes.RUNTIME: "runtime",
@@ -224,7 +224,7 @@ def part_of(state: str, part: str) -> Part:
 
 
 def part_of_kind(kind: str) -> Part:
-    """Return the part in whose colour charts draw a kind of time."""
+    """Return the part of the breakdown whose colour charts use for a kind of time."""
     return PARTS.get(_OF_KIND.get(kind, ""), UNKNOWN)
 
 
@@ -233,10 +233,10 @@ def family_of(part: Part) -> Family:
 
 
 def families_of(names: Iterable[str]) -> list[Family]:
-    """Return the families of some parts, without their other parts."""
+    """Return the families of these parts of the breakdown, with only these parts."""
     wanted = set(names)
     some = [
-        # the name of a family stands for the family as one part
+        # some charts draw a whole family as one part, under the family's name
         (family, tuple(p for p in (HUES[family.name], *family.parts) if p.name in wanted))
         for family in FAMILIES
     ]
@@ -244,12 +244,12 @@ def families_of(names: Iterable[str]) -> list[Family]:
 
 
 def order_of(name: str) -> int:
-    """Sort parts and families: busy before idle, unknown names last."""
+    """Return the position for sorting: busy before idle, unknown names last."""
     return _ORDER.get(name, len(_ORDER))
 
 
 def label_of(state: str, part: str) -> str:
-    """Return the page's name for a part, such as ``Python, at the end of the step``."""
+    """Return the page's name for a part of the breakdown: ``Python, at the end of the step``."""
     base = part.removeprefix(TAIL)
     words = PARTS[base].shown if base in PARTS else shown_name(base)
     words = f"input: {words}" if state == "input" else words

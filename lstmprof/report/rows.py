@@ -29,20 +29,21 @@ from lstmprof.events.annotate.calls import is_copy
 from lstmprof.report.model import LEAST_SHARE, Group, Pair, Row
 from lstmprof.report.runs import RunReport
 
-#: Number of rows per run on the page; JSON and CSV have all rows.
+#: The page shows this many rows per run in these tables; JSON and CSV have all rows.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
-#: The page has no critical path of larger runs, because computing it takes seconds.
+#: Runs with more events get no critical path, because computing it takes seconds.
 MOST_ON_PATH = 100_000
-#: Conditions that may differ between the runs in the chart of sizes, and then name its rows.
+#: Conditions that the rows of the chart of sizes show if the runs differ in them.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
-#: Number of cells in the chart of stability: for all runs together, but at least this many per run.
+#: The chart of stability has about so many cells for all runs together, and at least so many per
+#: run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
 #: In groups with more pairs of runs, only pairs with the baseline are shown.
 MOST_PAIRS = 800
 
 
 def _first_rows(run: RunReport, table: pa.Table, most: int) -> Iterator[Row]:
-    """Return the first rows of a table, with ``run``, ``label`` and ``group`` added."""
+    """Return the first ``most`` rows of a table, with the columns ``run``, ``label``, ``group``."""
     return map(run.row, table.slice(0, most).to_pylist())
 
 
@@ -94,7 +95,7 @@ def kernels(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the kernels with the gaps before them, for runs on a device."""
+    """Return the durations of kernels, and of the gaps before them, for runs on a device."""
     rows: list[Row] = []
     for run in runs:
         if run.profile.device is not None:
@@ -106,7 +107,7 @@ def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def casts(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the casts with their ``share`` of all profiled steps."""
+    """Return the casts with their ``share`` of the time of all profiled steps."""
     rows: list[Row] = []
     for run in runs:
         whole = sum(w.length_ns for w in run.breakdown.windows)
@@ -123,7 +124,7 @@ def layers(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
-    """Return the parts of critical paths, longest first, for the first pair or run."""
+    """Return the work and waits on the critical paths of the first pair of runs, or of one run."""
     names = {pairs[0].fast.name, pairs[0].slow.name} if pairs else {runs[0].facts.run}
     rows = [
         row
@@ -138,7 +139,8 @@ def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]
 def versions(runs: Sequence[RunReport]) -> list[Row]:
     """Return the step time by version, for implementations that ran with several versions.
 
-    ``place`` is the position of the version. ``of_first`` is the ratio to the oldest version.
+    ``place`` is the position of the version in the chart. ``of_first`` is the ratio to the step
+    time of the oldest version.
     """
     run_of = {id(run.breakdown): run for run in runs}
     version_rows = [row for group in by_version([run.breakdown for run in runs]) for row in group]
@@ -179,13 +181,12 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
         }
         rows.append(run.row({**columns, **size}))
         sizes.setdefault(_ran(rows[-1]), set()).add(tuple(size.values()))
-    # prefer implementations that ran with several sizes
+    # prefer implementations that ran with several sizes of the network
     several = [row for row in rows if len(sizes[_ran(row)]) > 1]
     return several or (rows if len(set().union(*sizes.values())) > 1 else [])
 
 
 def _ran(row: Row) -> tuple[str, str]:
-    """Return (implementation, conditions) of a row of the chart of sizes."""
     return row["implementation"], row["conditions"]
 
 
@@ -209,7 +210,7 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 def stability(runs: Sequence[RunReport]) -> list[Row]:
     """Return the median time of successive iterations, and its deviation from the run's median.
 
-    Each row is a cell of the chart. ``place`` is the part of a round before or after its profile.
+    Each row is a cell of the chart. ``place`` is text such as ``round 2, after its profile``.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
@@ -236,7 +237,7 @@ def _round_words(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Return each group's pairs of runs: with the baseline first, then the largest differences."""
+    """Return the pairs of runs of each group: with the baseline, then the largest differences."""
     ordered = []
     for group in groups:
         members = [run.profile for run in runs if run.facts.group == group.number]
@@ -258,12 +259,12 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
     return ordered
 
 
-#: Number of devices or ranks that are drawn, and of columns in a heat map.
+#: At most this many devices or ranks are drawn, and at most so many columns in a heat map.
 MOST_LANES, MOST_COLUMNS = 64, 160
 
 
 def several(runs: Iterable[RunReport]) -> list[RunReport]:
-    """Return the runs on several ranks or devices."""
+    """Return the runs that have several ranks or devices."""
     return [run for run in runs if len(_rank_devices(run)) > 1]
 
 
@@ -276,7 +277,7 @@ def _rank_devices(run: RunReport) -> list[RankDevice]:
 
 
 def _drawn(run: RunReport) -> dict[RankDevice, str]:
-    """Return the names of the ranks and devices that are drawn."""
+    """Return the ranks and devices to draw, with their names, such as ``rank 1``."""
     return {
         rank_device: lane_words(*rank_device) for rank_device in _rank_devices(run)[:MOST_LANES]
     }
@@ -336,12 +337,12 @@ def arrivals(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def _size(count: int) -> int:
-    """Return how many items one column of a heat map must show, so that all fit."""
+    """Return how many steps or collectives a column of a heat map must join, so that all fit."""
     return max(-(-count // MOST_COLUMNS), 1)
 
 
 def rank_work(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the busy time of each rank in consecutive steps, without collectives.
+    """Return each rank's busy time in successive steps, without collectives.
 
     ``work_ns`` is per step. ``off_share`` is its deviation from the mean of all ranks.
     """
@@ -366,7 +367,7 @@ def rank_work(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def _work_of_steps(run: RunReport, lanes: Mapping[RankDevice, str]) -> Counter[tuple[str, int]]:
-    """Return the busy time without collectives by rank and step."""
+    """Return the busy time without collectives, by device and step."""
     work: Counter[tuple[str, int]] = Counter()
     for row in run.breakdown.ledger.to_pylist():
         rank_device = row["rank"], row["device"]

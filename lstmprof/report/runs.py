@@ -24,14 +24,14 @@ _NOT_SHOWN = ("nvtx", "numpy", "lstmprof")
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run with its breakdown, and the step (``profile``) by which it is compared."""
+    """One run with its breakdown, and the step that is diagnosed (``profile``)."""
 
     facts: RunFacts
     breakdown: Breakdown
     profile: StepProfile
 
     def row(self, columns: Row) -> Row:
-        """Return a row of a chart with the run's name, label and group in front."""
+        """Return a row of a chart, with the run's name, label and group in front."""
         facts = self.facts
         return {"run": facts.run, "label": facts.label, "group": facts.group, **columns}
 
@@ -56,9 +56,9 @@ def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tupl
 
 
 def _conditions(group: Sequence[StepProfile], across: Collection[str]) -> str:
-    """Return a group's common conditions as text."""
+    """Return the conditions that a group of runs has in common, as text."""
     own = {profile.info.source == OWN_CODE for profile in group}
-    # the origin of the runs replaces an unknown workload
+    # name the origin of the runs, because their workload has no name
     sources = (("your code", True in own), ("imported profiles", False in own))
     unnamed = " and ".join(source for source, is_there in sources if is_there)
     words = {"workload": group[0].name if len(group) == 1 else unnamed}

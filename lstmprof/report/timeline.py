@@ -25,24 +25,24 @@ from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of
 from lstmprof.report.runs import RunReport
 
-#: Number of events that are drawn for one step, and for all steps together. More would make the
+#: At most this many events are drawn for one step, and for all steps together. More would make the
 #: page larger than a few megabytes.
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
-#: Number of host threads, and of levels of nested calls, that are drawn.
+#: At most this many host threads, and levels of nested calls, are drawn.
 MOST_THREADS, MOST_DEPTH = 12, 64
 #: Number of ranks of a run that have a timeline.
 MOST_RANKS = 8
-#: Columns of the events table that a click on an event shows.
+#: Columns of the events table that the page shows after a click on an event.
 FACTS = (
     *("op_name", "phase", "shapes", "dtypes", "bytes", "correlation_id", "external_id"),
     *("graph_node_id", "sequence_number", "launch_config"),
 )
-#: The page shows this column in other words, under another name.
+#: The page shows the column ``launch_config`` in other words, as ``launched_with``.
 _LAUNCH, _LAUNCHED = "launch_config", "launched_with"
 _NAME, _FACT = 160, 400
-#: Larger thread ids are hashes that a profiler made.
+#: Larger thread ids are hashes that a profiler made; the page numbers these threads instead.
 _MOST_TID = 2**32
-#: The thread's number at the end of TensorFlow's names of threads.
+#: Matches the number at the end of TensorFlow's names of threads.
 _NUMBERED = re.compile(r"/-?\d+$")
 _NEITHER = -1
 _COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
@@ -63,11 +63,11 @@ def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
 
 @dataclass
 class _Page:
-    """The timelines that were made so far.
+    """Chooses which timelines fit on the page.
 
-    ``awaited`` events are reserved for the first timelines of later runs. ``growth`` is the
-    estimated number of drawn events per event of the profile; it exceeds 1 because the breakdown is
-    drawn, too.
+    ``awaited`` is the number of events to reserve for the first timelines of later runs. ``growth``
+    is the estimated number of drawn events per event of the profile; it exceeds 1 because the
+    breakdown is drawn, too.
     """
 
     awaited: int = 0
@@ -78,7 +78,7 @@ class _Page:
         self.size = 0
 
     def add(self, report: RunReport, steps: Sequence[_Wanted]) -> None:
-        """Draw the steps for which there is room, one rank after the other."""
+        """Draw the steps of a run for which there is room."""
         self.awaited -= steps[0].least
         loaded, run = None, report.facts.run
         tables: dict[int | None, EventTable] = {}
@@ -101,7 +101,7 @@ class _Page:
             self.growth = max(self.growth, size / max(step.least, 1))
 
     def fitting(self) -> Iterator[Timeline]:
-        """Yield the timelines that fit on the page; the first of each run has priority."""
+        """Yield the timelines that fit on the page; the first timeline of each run has priority."""
         room, chosen = ALL_EVENTS, set()
         for position in sorted(
             range(len(self.drawn)), key=lambda position: self.drawn[position][0] > 0
@@ -120,7 +120,7 @@ def _size(drawn: Timeline) -> int:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A step to draw, and why; its timeline needs room for at least ``least`` events."""
+    """A step to draw; ``which`` says why, ``least`` is the number of its events to draw."""
 
     window: Window
     which: str
@@ -141,7 +141,7 @@ def _wanted(report: RunReport) -> list[_Wanted]:
 
 
 def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
-    """Yield the steps to draw, and why; the diagnosed rank comes first."""
+    """Yield the steps to draw, and why: ``median length``; the diagnosed rank comes first."""
     windows = report.breakdown.windows
     own = [w for w in windows if w.rank == report.profile.rank]
     median = median_step(own)
@@ -158,7 +158,7 @@ def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
 
 
 def spread(steps: Sequence[Window], most: int) -> list[Window]:
-    """Choose at most ``most`` steps: the shortest, the longest, and steps between them."""
+    """Choose at most ``most`` of these steps: the shortest, the longest, and some between them."""
     if len(steps) <= most:
         return list(steps)
     by_length = sorted(range(len(steps)), key=lambda n: steps[n].length_ns)
@@ -210,9 +210,9 @@ def timeline(
 
 
 def _positions(rows: Ints, linked: Ints) -> Ints:
-    """Return the index in ``rows`` of each row's launch, or −1.
+    """Return for each event of ``rows`` the position in ``rows`` of its launch, or −1.
 
-    ``linked`` has the launch of each row of the whole table.
+    ``linked`` has the launch of every event of the table.
     """
     position_of = np.full(len(linked) + 1, _NEITHER)
     real = np.flatnonzero(rows >= 0)
@@ -222,7 +222,7 @@ def _positions(rows: Ints, linked: Ints) -> Ints:
 
 
 def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...], list[int]] | None:
-    """Return the distinct texts of a column, and the index of each row's text or −1."""
+    """Return the distinct texts of a column, and for each event the index of its text, or −1."""
     texts_of_rows = events.column(column).take(pa.array(np.maximum(rows, 0)))
     is_known = (rows >= 0) & np.asarray(pc.is_valid(texts_of_rows))
     if not is_known.any():
@@ -239,7 +239,7 @@ def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...],
 
 @dataclass
 class _Drawing:
-    """Collect the tracks and events of a timeline; ``name`` is an index into ``names``."""
+    """Collects the tracks and events of a timeline."""
 
     events: EventTable
     window: Window
@@ -273,7 +273,7 @@ class _Drawing:
         self._add(track, self.start[rows], self.end[rows], self.code[rows], self.part[rows], rows)
 
     def add_ledgers(self) -> None:
-        """Add one track per device or for the CPU: busy time by category, idle time by cause."""
+        """Add one track per device, or one for the CPU, with the parts of the breakdown."""
         places = {name: position for position, name in enumerate(PARTS)}
         lanes = attributed(self.events, [self.window], self.window.rank)
         for device, intervals in lanes.items():
@@ -299,7 +299,7 @@ class _Drawing:
             self._add_rows(rows, np.full(len(rows), len(self.tracks) - 1))
 
     def add_threads(self) -> None:
-        """Add one track per host thread and call depth, first for the thread that ran the step."""
+        """Add one track per host thread and depth of nested calls, first for the step's thread."""
         thread = thread_ids(self.events)
         on_host = self.rows[thread[self.rows] >= 0]
         numbers, counts = np.unique(thread[on_host], return_counts=True)
@@ -321,14 +321,14 @@ class _Drawing:
         self.left_out += sum(-count for count, number in busiest if number not in drawn)
 
     def _thread(self, tid: int, position: int) -> str:
-        """Return the label of a thread."""
+        """Return the label of a thread: ``thread 12, pt_autograd_0``."""
         name = shown_name(_NUMBERED.sub("", self.thread_names.get(str(tid), "")), _NAME)
         number = tid if 0 <= tid < _MOST_TID else position
         return f"thread {number}" + (f", {name}" if name else "")
 
 
 def _joined(intervals: Intervals) -> Intervals:
-    """Sort intervals by time, and join adjacent idle intervals of one cause."""
+    """Sort intervals by time, and join neighbours that are idle for the same cause."""
     s = intervals.by_time()
     idle = np.array([state == "idle" for state, _ in s.labels])[s.label]
     first = np.flatnonzero(np.append(True, (np.diff(s.label) != 0) | ~idle[1:])[: len(s.label)])
@@ -348,7 +348,7 @@ def depths(events: EventTable) -> Ints:
 
 
 def part_codes(events: EventTable) -> Ints:
-    """Return the part of the breakdown of each event (index in ``PARTS``), −1 for steps, ranges."""
+    """Return each event's part of the breakdown as an index in ``PARTS``; −1: step or range."""
     places = {name: position for position, name in enumerate(PARTS)}
     other = places["other"]
     category = events.mapped("category", lambda name: places.get(name, other), other)

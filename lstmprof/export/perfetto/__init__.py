@@ -42,8 +42,8 @@ from lstmprof.export.perfetto.run_slices import Arrows, Phases, RunSlices, activ
 from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.runs.run import Run
 
-#: Larger runs get no critical paths, which would take seconds and all events in memory. Chosen by
-#: hand.
+#: Runs with more events get no critical paths, which would take seconds and all events in memory.
+#: Chosen by hand.
 _MOST_ON_PATH = 300_000
 #: (start, end) in ns; the end is not included.
 Span = tuple[int, int]
@@ -59,7 +59,8 @@ def write(
 ) -> int:
     """Write a run to ``path``, whole or not at all; return the file's size in bytes.
 
-    Only events that overlap ``span`` are written, uncut, and only the ledger of ``steps``.
+    ``span`` limits the trace to the events that overlap it. The tracks of the breakdown show only
+    ``steps``.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written; the run's events are
@@ -108,7 +109,7 @@ def write_pair(
 def _write_step(
     packets: Packets, breakdown: Breakdown, rank: int | None, device: int | None, first: int
 ) -> int:
-    """Write one step, with arrows numbered from ``first``; return the next number."""
+    """Write one step; number its arrows from ``first`` on, and return the next free number."""
     events, windows, intervals = breakdown.attributed_steps(rank, device)
     window = median_step(windows)
     rows = events.rows_of_rank(rank)
@@ -274,7 +275,7 @@ def _add_counters(
 def _add_recorded(
     packets: Packets, tracks: Tracks, run: Run, origin_ns: int, span: Span | None
 ) -> None:
-    """Add the profile's counters within the span."""
+    """Add the counters that the profile recorded, such as memory."""
     track_of: dict[Series, int] = {}
     before: dict[Series, float] = {}
 
@@ -299,7 +300,7 @@ def _add_recorded(
 
 @dataclass
 class _PartInterval:
-    """A time interval of the ledger, which may go on in the next batch."""
+    """A time interval in one part of the breakdown; the next batch of events may continue it."""
 
     window: Window
     label: Label
@@ -317,7 +318,7 @@ class _PartInterval:
 
 
 class _Ledgers:
-    """Write the ledger as a track for each device, batch by batch."""
+    """Writes the breakdown as one track per device, one batch of events after the other."""
 
     def __init__(
         self,
@@ -345,7 +346,7 @@ class _Ledgers:
                 self._tracks.steps(window.rank).add(start, end, f"step {window.step}", "step", rest)
 
     def add(self, batch: Batch) -> None:
-        """Add the ledger of a batch."""
+        """Add the breakdown of a batch of events."""
         attribution = Attribution(batch.events)
         for rank, waits in self._waits.items():
             windows = [
@@ -362,7 +363,7 @@ class _Ledgers:
                     self.add_interval((rank, device), interval)
 
     def add_interval(self, lane: tuple[int | None, int | None], interval: _PartInterval) -> None:
-        """Add the next interval of a device, or extend the interval before."""
+        """Add an interval of a device, or extend the device's last interval."""
         before = self._open.get(lane)
         if before and before.goes_on(interval):
             before.end_ns = interval.end_ns

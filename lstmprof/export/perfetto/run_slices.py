@@ -25,7 +25,7 @@ READS = (
     *("op_id", "category", *writers.NUMBERS, *writers.TEXTS),
 )
 _OP = "op"
-#: Words in the names of tracks for waits and ranges of a device.
+#: Kind of event → word in the name of its track, such as ``stream 7: waits``.
 _OTHER_KINDS = {"range": "ranges", "device_sync": "waits"}
 
 
@@ -58,7 +58,6 @@ class RunSlices:
         self._texts: dict[tuple[str, str], bytes] = {}
 
     def add(self, events: EventTable, rows: Ints, event_ids: Ints) -> None:
-        """Write some events."""
         order = nesting_order(events, rows)
         ids = event_ids[np.searchsorted(rows, order)]
         launch = events.rows_named("launch_id")[order]
@@ -150,7 +149,7 @@ class Phases:
         self._open: dict[int, tuple[int, int, int, int]] = {}  # rank → step, phase, start, end
 
     def add(self, events: EventTable, rows: Ints) -> list[tuple[int | None, int, str, int, int]]:
-        """Return (rank, step, phase, start, end) of phases that have ended."""
+        """Read more events; return each ended phase as (rank, step, phase, start, end)."""
         phase = events.mapped("phase", lambda p: PHASES.index(p) if p in PHASES else NONE, NONE)
         step, rank = events.ints("step", UNKNOWN), events.ints("rank", UNKNOWN)
         in_phase: Flags = (phase[rows] != NONE) & (thread_ids(events)[rows] != NONE)
@@ -181,13 +180,14 @@ def _phase(
     return None if rank == UNKNOWN else rank, step, PHASES[place], start_ns, end_ns
 
 
-#: The busy share is averaged over this many parts of the run, fewer if they would be too short.
+#: The busy share is averaged over this many parts of the run; a part has at least
+#: ``LEAST_PART_NS``.
 PARTS, LEAST_PART_NS = 1000, 10_000
 
 
 @dataclass(frozen=True)
 class CounterSamples:
-    """The values of a counter; each is valid from its time on."""
+    """The values of a counter; each value is valid until the next."""
 
     name: str
     unit: str
@@ -241,7 +241,7 @@ def activities(packed: Packed) -> Iterator[DeviceRows]:
 
 
 def _queue(rows: DeviceRows) -> tuple[Ints, Ints]:
-    """Return the number of launched, unfinished kernels and copies, and when it changes."""
+    """Return when the number of unfinished kernels and copies changes, and this number."""
     enqueued = rows.returned_ns[rows.launched]
     done = np.maximum(rows.end_ns[rows.launched], enqueued)
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
@@ -252,7 +252,7 @@ _MOST_BYTES_PER_NS = 1e6
 
 
 def _bandwidth(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
-    """Return the bandwidth of all running copies in GB/s, and when it changes."""
+    """Return when the bandwidth of the running copies changes, and the bandwidth in GB/s."""
     plausible = (rows.copied_bytes > 0) & (rows.end_ns > rows.start_ns)
     plausible &= rows.copied_bytes < _MOST_BYTES_PER_NS * (rows.end_ns - rows.start_ns).astype(
         np.float64
@@ -265,7 +265,7 @@ def _bandwidth(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _busy_share(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
-    """Return the busy share in percent of equal parts of the run."""
+    """Divide the run into equal parts; return their starts and busy shares in percent."""
     first, last = int(rows.start_ns.min()), int(rows.end_ns.max())
     length = max(-(-(last - first) // PARTS), LEAST_PART_NS)
     begins = np.arange(first, last, length, dtype=np.int64)
@@ -275,7 +275,7 @@ def _busy_share(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _summed(start: Ints, end: Ints, amounts: Ints) -> tuple[Ints, Ints]:
-    """Return the sum of the amounts of open intervals, and when it changes."""
+    """Sum the ``amounts`` of all intervals that are open at a time; return times and sums."""
     at_ns = np.concatenate([start, end])
     change = np.concatenate([amounts, -amounts])
     order = np.argsort(at_ns, kind="stable")

@@ -71,7 +71,7 @@ def text(field: int, value: str) -> bytes:
 
 
 class _Interned:
-    """Give numbers to texts of one kind; ``fresh`` collects new texts for the next packet."""
+    """Replaces repeated texts by numbers; ``fresh`` has the texts that the next packet defines."""
 
     def __init__(self, field: int, fresh: list[bytes]) -> None:
         self._field, self._fresh = field, fresh
@@ -86,7 +86,7 @@ class _Interned:
 
 
 class Packets:
-    """Write the packets of a trace; methods take and return the numbers of tracks."""
+    """Writes the packets of a trace; its methods refer to a track by its number."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -118,7 +118,7 @@ class Packets:
     def track(
         self, name: str = "", parent: int = 0, *, rank: int | None = None, more: bytes = b""
     ) -> int:
-        """Create a track; ``rank`` is its position in its parent, ``more`` other encoded fields."""
+        """Create a track; ``rank`` is its position among its siblings, ``more`` further fields."""
         self._tracks += 1
         content = number(1, self._tracks) + (text(2, name) if name else b"")
         content += number(5, parent) if parent else b""
@@ -164,7 +164,7 @@ class Packets:
         self._event(at_ns, head + rest)
 
     def end(self, track: int, at_ns: int) -> None:
-        """End the slice that began last."""
+        """End the innermost open slice of a track."""
         self._event(at_ns, _END_HEAD + varint(track))
 
     def count(self, track: int, at_ns: int, value: int | float) -> None:
@@ -193,7 +193,7 @@ def description(value: str) -> bytes:
 
 
 def flows(started: Sequence[int] = (), ended: Sequence[int] = ()) -> bytes:
-    """Encode the numbers of the arrows that start, and that end, at a slice."""
+    """Encode which arrows start and end at a slice."""
     return b"".join(
         [_FLOW + struct.pack("<Q", arrow) for arrow in started]
         + [_FLOW_END + struct.pack("<Q", arrow) for arrow in ended]
@@ -206,18 +206,18 @@ _END_HEAD = number(9, _END) + _tag(11, _VARINT)
 _FLOW, _FLOW_END = _tag(47, _FIXED64), _tag(48, _FIXED64)
 
 
-#: Larger process and thread ids are replaced by new numbers from here on; names show the real ids.
+#: Process and thread ids above this are replaced by new numbers, which start here.
 _FIRST_FREE_ID = 2**30
-#: Positions of the tracks in a process; device n is at ``_DEVICES * (n + 1)``.
+#: Order of the tracks of a process; device n comes at ``_DEVICES * (n + 1)``.
 _STEPS, _PHASES, _LEDGER, _CRITICAL_PATH, _DEVICES = 0, 1, 2, 3, 16
 #: Devices with larger numbers are not sorted.
 _MOST_DEVICES = 10_000
 
 
 class Track:
-    """A track; slices must be added by start, of equal starts the longest first.
+    """A track of slices, which must be added by start, outer slices before inner ones.
 
-    Slices that overlap without nesting go to further tracks of the same name.
+    Slices that overlap without nesting go to additional tracks.
     """
 
     def __init__(self, packets: Packets, new: Callable[[int], int]) -> None:
@@ -285,7 +285,7 @@ class Tracks:
         return self._packets.thread(number, self._packets.id(tid, number), name, more)
 
     def stream(self, rank: int | None, device: int | None, stream: int | None, kind: str) -> Track:
-        """Return a track of a device's stream, for kernels and copies or for another ``kind``."""
+        """Return the track of a stream's kernels and copies, or of its ``waits`` or ``ranges``."""
 
         def new(repeat: int) -> int:
             name = "stream ?" if stream is None else f"stream {stream}"
@@ -314,7 +314,7 @@ class Tracks:
         self._packets.track(FACTS_TRACK, more=description(text))
 
     def ledger(self, rank: int | None, device: int | None) -> Track:
-        """Return the track of the ledger of a device, or of the host threads."""
+        """Return the track with the breakdown of a device, or of the host threads."""
         name = f"{LEDGER}CPU" if device is None else f"{LEDGER}device {device}"
         return self._rank_track(rank, name, _LEDGER)
 
@@ -376,7 +376,7 @@ class Tracks:
         return self._devices[key]
 
     def _process(self, rank: int | None, pid: int | None) -> tuple[int, int]:
-        """Return the id of a process in the trace, and its track."""
+        """Return the number of a process in the trace, and the number of its track."""
         key = rank, pid
         if key not in self._processes:
             named = self._name if rank is None else f"{self._run_prefix}rank {rank}"
@@ -389,5 +389,5 @@ class Tracks:
 
 
 def _description(where: Where) -> bytes:
-    """Encode the description of a track, which ``formats.perfetto`` parses again."""
+    """Encode what a track shows, so that ``formats.perfetto`` can read the file again."""
     return description(msgspec.json.encode(where).decode())

@@ -1,7 +1,7 @@
 """The charts of a report, one module per sort of chart.
 
-In a module, ``figures(report)`` returns all figures, and ``chart(rows)`` draws one; ``COLUMNS`` are
-the columns that it reads.
+Each module has ``figures(report)``, which returns the charts with title and sentence, and
+``chart(rows)``, which draws one chart from the columns ``COLUMNS``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lstmprof.base.errors import RunError
 from lstmprof.base.scratch import check_file, write_file
 from lstmprof.report.model import Figure, Report, Spec
 
-#: Modules in the order of the page, imported on use.
+#: Modules of charts, in the order in which the page shows them.
 CHARTS = (
     "times",
     "ledger",
@@ -30,15 +30,17 @@ CHARTS = (
     "roofline",
     "stability",
 )
-#: Width in pixels of a chart in a separate file, and the factor by which a PNG has more pixels.
+#: Width of a chart that is written to a file of its own, and pixels of a PNG per pixel of the
+#: chart.
 WIDTH, SCALE = 860, 2
 _CONFIG = {"view": {"stroke": None}, "axis": {"grid": False}, "background": "white"}
-#: Properties that Vega-Lite allows only in a whole specification, not in a part of one.
+#: Properties that Vega-Lite allows only in a whole specification, not in one of several charts in
+#: it.
 _OF_WHOLE = ("$schema", "config", "padding", "autosize", "background", "usermeta", "datasets")
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return the figures of all charts that have rows."""
+    """Return the figures of all charts that have data."""
     modules = [importlib.import_module(f"{__name__}.{name}") for name in CHARTS]
     return [figure for module in modules for figure in module.figures(report)]
 
@@ -59,7 +61,7 @@ def write(
 
 
 def alone(figure: Figure) -> Spec:
-    """Return the chart's specification for a separate file, with width, title and caption."""
+    """Return a chart's specification for a file of its own, with width, title and caption."""
     title = {
         "text": figure.title,
         "subtitle": [figure.sentence, figure.caption, figure.ran],
@@ -69,7 +71,7 @@ def alone(figure: Figure) -> Spec:
 
 
 def stacked(figures: Sequence[Figure]) -> Spec:
-    """Return one specification with the figures below each other.
+    """Return one specification that shows the figures below each other.
 
     Vega-Lite allows padding, configuration and parameters only in the whole specification, and
     forbids two data sets of the same name.

@@ -45,7 +45,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _shares(rows: Rows) -> dict[str, float]:
-    """Return the share of each run's time in casts, the largest share first."""
+    """Return each run's share of time in casts, the largest share first."""
     shares: dict[str, float] = {}
     for row in rows:
         shares[row["run"]] = shares.get(row["run"], 0.0) + (row["share"] or 0.0)
@@ -53,13 +53,13 @@ def _shares(rows: Rows) -> dict[str, float]:
 
 
 def drawn(rows: Rows) -> Rows:
-    """Return the rows of runs in which casts take much time."""
+    """Return the rows of the runs that spend enough time on casts to be drawn."""
     shares = _shares(rows)
     return [row for row in rows if shares[row["run"]] >= LEAST_SHARE]
 
 
 def sentence(rows: Rows) -> str:
-    """Name the run with the largest share of casts, and its slowest op."""
+    """Name the run that spends the largest share of its time on casts, and its slowest cast."""
     run, share = next(iter(_shares(rows).items()))
     most = max((row for row in rows if row["run"] == run), key=lambda row: row["total_ns"])
     op = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
@@ -67,7 +67,7 @@ def sentence(rows: Rows) -> str:
 
 
 def _pieces(rows: Rows) -> Iterator[Row]:
-    """Yield the pieces of a run's bar; small casts together are one piece."""
+    """Yield the segments of a run's bar; all small casts together are one segment."""
     small = [row for row in rows if (row["share"] or 0.0) < LEAST_SHARE]
     for row in rows:
         if row not in small:
@@ -84,7 +84,7 @@ def _piece(rows: Rows, cast: str, within: str) -> Row:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one bar per run with its share of casts; a piece is a cast's op and element types."""
+    """Draw one bar per run, with one segment per cast, such as ``aten::to: float32 → float16``."""
     label_of = {row["run"]: row["label"] for row in rows}
     # runs of different groups may have the same label
     label_of = dict(zip(label_of, labels(list(label_of), list(label_of.values())), strict=True))

@@ -19,7 +19,7 @@ COLUMNS = ("run", "label", "lane", "state", "part", "total_ns", "steps")
 _LETTER, _PADDING = 6.3, 8
 #: Assumed width of the longest bar in a separate file, in pixels.
 _PIXELS = 640
-#: Luminance of a bar from which black text has more contrast than white text (WCAG 2.2).
+#: Bars that are lighter than this (luminance) get black text, darker bars white text (WCAG 2.2).
 _BLACK_FROM = 0.179
 
 
@@ -58,7 +58,7 @@ def sentence(rows: Rows, *, marked: bool = True) -> str:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the pieces of each run's bar in order; small parts together are one piece."""
+    """Return the segments of each run's bar, in order; all small parts together are one segment."""
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row["run"], []).append(row)
@@ -97,7 +97,7 @@ def _pieces(rows: Rows) -> list[Row]:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one stacked bar per run, shortest first; wide pieces show their name and share."""
+    """Draw one stacked bar per run, shortest first; wide segments show their name and share."""
     values = bars(rows)
     lengths = {bar["label"]: bar["whole_ms"] for bar in values}
     base = alt.Chart(drawing.inline(values)).encode(
@@ -115,7 +115,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             alt.Tooltip("steps:Q", title="profiled steps"),
         ],
     )
-    # in ``charts.stacked``, the scales have other names; compute the width from data there
+    # in ``charts.stacked``, Vega renames the scales; there, the width is computed from the data
     longest = max(lengths.values(), default=0.0) or 1.0
     wide = f"({_PIXELS} * (datum.end - datum.start) / {longest})"
     wide = f"((scale('x', datum.end) - scale('x', datum.start)) || {wide})"

@@ -58,7 +58,7 @@ def _longest(what: str, spent: Counter[str]) -> list[str]:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the pieces of all bars, without very small ones."""
+    """Return the segments of all bars, without very small ones."""
     spent: Counter[tuple[str, str]] = Counter()
     whole: Counter[str] = Counter()
     for row in rows:

@@ -15,7 +15,7 @@ COLUMNS = ("run", "label", "least_ns", "step_ns", "share", "gemm_flops_per_s")
 
 
 def figures(report: Report) -> Iterator[Figure]:
-    """Yield one figure per group that has a run with measured peak rates of its device."""
+    """Yield one figure per group of runs, if the peak rates of a run's device were measured."""
     for group, rows in report.by_group(report.roofline):
         rows.sort(key=lambda row: -row["share"])
         yield Figure(

@@ -9,13 +9,12 @@ from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "Sizes"
 COLUMNS = (*("run", "implementation", "conditions", "hidden", "batch", "time_steps", "step_ns"),)
-#: Position in the scale of greys (0 to 1) above which white text has more contrast than black text
-#: (WCAG 2.2).
+#: Cells darker than this position on the scale of greys (0 to 1) get white text (WCAG 2.2).
 _BLACK_UNTIL = 0.64
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure, if runs have different sizes."""
+    """Return one figure, if the networks of the runs have different sizes."""
     if not report.sweep:
         return []
     runs = report.facts_in(report.sweep)
@@ -38,7 +37,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Name the implementations whose times grow most and least with size."""
+    """Name the implementations whose times grow most and least with the size of the network."""
     steps: dict[str, list[float]] = {}
     for row in rows:
         steps.setdefault(name(row), []).append(row["step_ns"])
@@ -56,7 +55,7 @@ def sentence(rows: Rows) -> str:
 
 
 def name(row: Row) -> str:
-    """Return the name of a row: the implementation, and the conditions that differ."""
+    """Return the label of a row of the chart: the implementation, and its conditions."""
     return ", ".join(text for text in (row["implementation"], row["conditions"]) if text)
 
 

@@ -58,7 +58,6 @@ def sentence(rows: Rows) -> str:
 
 
 def _overlap(first: Row, second: Row) -> bool:
-    """Return whether the 95 % intervals of two runs surely overlap."""
     ends = [(row["low_ns"], row["high_ns"]) for row in (first, second)]
     if any(end is None for pair in ends for end in pair):
         return False
@@ -66,7 +65,7 @@ def _overlap(first: Row, second: Row) -> bool:
 
 
 def _labelled(rows: Rows) -> Iterator[Row]:
-    """Add texts beside the points."""
+    """Add the text beside each point, such as ``12.3 to 14.5`` ms for several runs."""
     places: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         places.setdefault((row["implementation"], row["version"]), []).append(row)

@@ -19,7 +19,7 @@ STEP = "step"
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure, with the first pair; on the page, users can choose another pair."""
+    """Return one figure for the first pair of runs; users can choose another pair on the page."""
     if not report.pairs:
         return []
     pair = report.pairs[0]
@@ -46,7 +46,7 @@ def _delta_ns(row: Row) -> int:
 
 
 def sentence(pair: Pair) -> str:
-    """Return the difference of the two steps, and its largest kind of time."""
+    """Return the difference of the two steps, and the kind of time that differs most."""
     fast_ns, slow_ns = _sum(pair.rows, "fast_ns"), _sum(pair.rows, "slow_ns")
     each = " per step" if pair.slow.marked and pair.fast.marked else ""
     ends = (
@@ -77,7 +77,7 @@ def caption(pair: Pair) -> str:
 
 
 def bars(rows: Rows, fast: str = "faster run", slow: str = "slower run") -> list[Row]:
-    """Return the bars in order: the fast step, each large difference, the slow step."""
+    """Return the bars in order: the fast step, each kind of time that differs, the slow step."""
     ends = _sum(rows, "fast_ns"), _sum(rows, "slow_ns")
     least = LEAST_SHARE * max(ends)
     drawn, at = [_bar(0, fast, STEP, 0, ends[0])], ends[0]
@@ -101,7 +101,7 @@ def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Row:
 def chart(
     rows: Rows, most: int | None = None, fast: str = "faster run", slow: str = "slower run"
 ) -> drawing.Drawn:
-    """Draw the bars, with room for ``most`` bars."""
+    """Draw the bars, with the height for ``most`` bars, because the page may show another pair."""
     drawn = bars(rows, fast, slow)
     base = (
         alt.Chart(drawing.inline(drawn))
@@ -114,10 +114,10 @@ def chart(
             y=alt.Y("label:N", sort=alt.SortField("order"), title=None, axis=drawing.label_marks())
         )
     )
-    # all parts, because the page may replace the rows by those of another pair
+    # list all parts, because the page may show another pair of runs in this chart
     scale = alt.Scale(domain=list(PARTS), range=[part.colour for part in PARTS.values()])
     colour = alt.Color("base:N", scale=scale, legend=None)
-    # the outline shows bars that are thinner than a pixel
+    # draw an outline, which also shows bars that are thinner than a pixel
     boxes = base.mark_bar(height={"band": 0.7}, strokeWidth=1).encode(
         x=alt.X("start:Q", title="ms per step"),
         x2=alt.X2("end:Q"),

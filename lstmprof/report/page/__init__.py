@@ -36,7 +36,7 @@ from lstmprof.runs.directory import cache_folder
 if TYPE_CHECKING:
     from jinja2 import Template
 
-#: (id, heading) in order. The key of a figure begins with its section's id.
+#: Sections of the page in order, as (id, heading). The key of a figure begins with a section's id.
 SECTIONS = (
     ("ledger", "Where the time goes"),
     ("waterfall", "Difference between two runs"),
@@ -53,7 +53,7 @@ SECTIONS = (
     ("stability", "Stability over iterations"),
     ("kernels", "Longest kernels and ops"),
 )
-#: CSS classes that reserve the space of a chart, so that nothing moves when it is drawn.
+#: Chart → CSS classes that reserve its space, so that nothing moves when the chart is drawn.
 _RESERVED = {
     "times": "tall",
     "ledger": "tall",
@@ -157,7 +157,7 @@ def refuse(path: Path, *, force: bool) -> None:
 
 
 def vega() -> str:
-    """Return the JavaScript of Vega, Vega-Lite and Vega-Embed, escaped for a ``<script>``."""
+    """Return Vega, Vega-Lite and Vega-Embed as JavaScript, escaped for a ``<script>``."""
     # cached, because vl-convert takes seconds to bundle the scripts
     bundle_file = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}.js"
     try:
@@ -192,7 +192,7 @@ def _when(report: Report) -> str:
     return " · ".join(text for text in (", ".join(devices), " … ".join(ends)) if text)
 
 
-#: What a kind of time includes in addition to its description in ``causes.KINDS``.
+#: What a kind of time includes in addition to the work that ``causes.KINDS`` describes.
 _INCLUDED = {
     causes.GEMM: "also convolutions, attention and recurrent layer ops",
     causes.MEMORY: "also the loss, the optimizer and random numbers",
@@ -206,7 +206,7 @@ _INCLUDED = {
 
 
 def _kinds() -> list[tuple[str, str]]:
-    """Return all kinds of time with their meaning."""
+    """Return the name and the meaning of each kind of time, such as dispatch."""
     meanings = ((kind, words, _INCLUDED.get(kind)) for kind, words in causes.KINDS.items())
     return [
         (causes.shown(kind), f"{words}; {more}" if more else words)
@@ -215,7 +215,7 @@ def _kinds() -> list[tuple[str, str]]:
 
 
 def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
-    """Return what the page's scripts draw: specifications of charts, and rows of tables."""
+    """Return the data for the page's scripts: specifications of charts, and rows of tables."""
     return {
         "figures": {figure.key: figure.spec for figure in drawn},
         "parts": table(
@@ -241,7 +241,7 @@ def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
 
 
 def _undrawn(report: Report) -> Iterator[str]:
-    """Yield a sentence for each run in which some ranks have no timeline."""
+    """Yield a sentence for each run with ranks that have no timeline."""
     for facts in report.runs:
         drawn = {timeline.rank for timeline in report.timelines if timeline.run == facts.run}
         if len(drawn) < facts.ranks:
@@ -249,7 +249,7 @@ def _undrawn(report: Report) -> Iterator[str]:
 
 
 def _parts_of(drawn: Sequence[Timeline | Icicle]) -> list[str]:
-    """Return the parts of the breakdown in these pictures, busy before idle."""
+    """Return the parts of the breakdown that occur in these pictures, busy before idle."""
     codes = {(d.parts, code) for d in drawn for code in set(d.columns["part"]) if code >= 0}
     return sorted({parts[code] for parts, code in codes}, key=order_of)
 
@@ -261,7 +261,7 @@ _LANE = 36
 
 
 def table(rows: Rows, columns: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return rows for the page's scripts: names of columns, and lists of values."""
+    """Return rows for the page's scripts, as names of columns and lists of values."""
     safe = shown(rows, columns)
     names = list(safe[0]) if safe else []
     return {"columns": names, "rows": [[row[name] for name in names] for row in safe]}
@@ -276,7 +276,7 @@ def script_json(value: Any) -> str:
 
 
 def packed(timeline: Timeline) -> dict[str, Any]:
-    """Return a timeline for the page's scripts: starts as differences, compressed, in base64."""
+    """Return a timeline for the page's scripts: compressed JSON in base64."""
     columns = dict(timeline.columns)
     columns["start_ns"] = _differences(columns["start_ns"])
     columns["dur_ns_of"] = columns.pop("dur_ns")

@@ -19,13 +19,13 @@ from lstmprof.diagnose.verdict.verdict_text import (
 from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
 
-#: Number of unfolded cards per block; further cards show only their first line.
+#: Cards of a block after this many show only their first line.
 MOST_OPEN = 4
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause in the folded part of a card; ``fixes`` are (text, source)."""
+    """A cause in the folded part of a card; ``fixes`` are (what to change, source)."""
 
     kind: str
     sentence: str
@@ -34,7 +34,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class KindAmount:
-    """A kind of time in a card's line "Where", with the colour of ``part``."""
+    """A kind of time in the line "Where" of a card; ``part`` gives its colour."""
 
     kind: str
     part: Part
@@ -46,7 +46,7 @@ class Card:
     """The card of one verdict.
 
     ``level`` is the CSS class and ``badge`` the text of the certainty. ``lines`` are (label, text,
-    gain of a fix), ``notes`` are (label, text).
+    what a fix saves), ``notes`` are (label, text).
     """
 
     subject: str
