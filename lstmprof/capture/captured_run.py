@@ -40,7 +40,8 @@ PER_STEP = (
     *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
     *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
 )
-#: Facts that must be equal in all rounds, except the threads' denormals: these differ by process.
+#: Entries of run.json that must be equal in all rounds. Only the denormal mode of the framework's
+#: threads may differ by process.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
 NOT_ALIKE = "settings.framework_denormals"
 #: Columns of timings.parquet that are summed for run.json, without warm-up.
@@ -63,9 +64,9 @@ def write_captured(
     source: str = CAPTURED,
     ranks: Sequence[int] = (),
 ) -> Run:
-    """Write a run from its rounds, each of which ran in its own process.
+    """Write a run from the results of its worker processes.
 
-    If ``ranks`` are given, the rounds are the ranks of one distributed job.
+    Each result is one round of a capture, or one rank of a distributed job if ``ranks`` are given.
     """
     refuse_unless_alike(rounds)
     profile = (
@@ -104,7 +105,7 @@ def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
 
 
 def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Flatten nested mappings to (path, value), with paths like ``versions.torch``."""
+    """Yield (path, value): ``{"versions": {"torch": "2.8"}}`` -> ``("versions.torch", "2.8")``."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _facts(value, f"{prefix}{name}.")
@@ -181,7 +182,7 @@ def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> lis
 
 
 def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up the counters that every round recorded."""
+    """Sum each CPU counter (instructions, cycles …) that every round recorded."""
     first = of_rounds[0]
     names = [name for name in first if all(isinstance(of.get(name), int) for of in of_rounds)]
     sums = {name: sum(counts[name] for counts in of_rounds) for name in names}
@@ -191,7 +192,7 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _joined_lists(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Concatenate lists with one value per profiled step; None if a round lacks a value."""
+    """Join lists of one value per profiled step: ``[3, 5]`` and ``[4]`` -> ``[3, 5, 4]``."""
     lists = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count
@@ -201,7 +202,7 @@ def _joined_lists(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """Return totals over all iterations except warm-up; None if a value is missing."""
+    """Sum columns of the timings, such as ``wall_ns``, over all iterations except warm-up."""
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()
@@ -229,7 +230,7 @@ def samples_of(rounds: Sequence[CaptureResult]) -> pa.Table | None:
 
 
 def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
-    """Return the call stacks sampled in one round, with the kind of time that each belongs to."""
+    """Return one row per call stack sampled in one round."""
     assert result.samples is not None
     framework = str(result.metadata["framework"])
     rows = []
@@ -269,7 +270,7 @@ def sampling_facts(
 
 
 def written(folder: Path) -> Run:
-    """Write the run of a finished session; a distributed job has one folder per rank."""
+    """Write the run of a finished ``lp.profile``; each rank of a job has a subfolder."""
     folders = [path.parent for path in folder.glob(f"rank-*/{RESULT}")] or [folder]
     measured = {}
     for part in folders:

@@ -19,7 +19,7 @@ from lstmprof.implementations import UNUSUAL, Implementation
 
 #: Frameworks that have a training loop for users' networks; Keras runs on one of them.
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-#: Imports that show the framework; a file that imports only Keras runs on TensorFlow.
+#: Imported package -> framework. A file that imports only Keras runs on TensorFlow.
 _FRAMEWORK_OF_IMPORT = {name: name for name in FRAMEWORKS}
 _FRAMEWORK_OF_IMPORT.update(
     {"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"}
@@ -45,7 +45,7 @@ class ImplementationFile:
 
     @property
     def name(self) -> str:
-        """Return the name for runs, such as ``mymodel``, or ``mymodel-small`` for ``small``."""
+        """Return the name for runs: ``mymodel.py:small`` -> ``mymodel-small``."""
         stem = os.path.splitext(self.file_name)[0]
         name = stem if self.function == BUILD else "{}-{}".format(stem, self.function)
         name = re.sub(r"[^\w.=+-]+", "-", name).lstrip(".") or BUILD
@@ -128,7 +128,7 @@ def _framework(tree: ast.Module, name: str) -> str:
             raise unknown_name("FRAMEWORK of {}".format(name), stated, FRAMEWORKS)
         return stated
     roots = list(_imported(tree))
-    # Keras last: a file for its other backends imports both
+    # Keras last: a file that runs Keras on JAX or PyTorch imports that framework, too
     for root in [root for root in roots if root != "keras"] + roots:
         if root in _FRAMEWORK_OF_IMPORT:
             return _FRAMEWORK_OF_IMPORT[root]

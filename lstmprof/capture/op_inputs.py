@@ -51,7 +51,7 @@ def _compact(values: Any) -> str:
 def _joined(
     events: EventTable, recorded: Recorded, rank: int | None
 ) -> list[tuple[Ints, tuple[list[str], list[str]]]]:
-    """Return (rows of the ops, (shapes, element types)) per op name and step."""
+    """Return, per op name and step: row numbers of the ops, and their shapes and dtypes."""
     codes, names = events.texts("name")
     step = events.ints("step", UNKNOWN)
     if rank is not None:
@@ -59,7 +59,7 @@ def _joined(
     rows = np.flatnonzero(
         events.is_kind("op") & events.where_name(lambda name: _plain(name) in recorded)
     )
-    # inputs recorded in this very step are exact, so they replace the profiler's shapes
+    # inputs recorded in the same step are exact, so they replace the profiler's shapes
     exact = {name for name, entries in recorded.items() if entries[0][2] is not None}
     wanted = (events.texts("shapes")[0] == NONE) | events.where_name(exact.__contains__)
     rows = rows[(step[rows] != UNKNOWN) & wanted[rows]]
@@ -79,7 +79,7 @@ def _joined(
 
 
 def _inputs_in_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
-    """Return the inputs of the ops of one name in a step; empty if the ops cannot be told apart."""
+    """Return one input per op of this name in a step; ``[]`` if their order is unclear."""
     if any(step is not None for _, _, step in recorded):
         entries = [entry for entry in recorded if entry[2] == number]
         return entries if len(entries) == count else []
@@ -95,7 +95,7 @@ def _recorded(name: str, recorded: Recorded) -> list[Entry]:
 
 
 def _plain(name: str) -> str:
-    """Return a node's name without inlining prefixes and op type: ``forward/while/MatMul``."""
+    """Shorten a node's name: ``PartitionedCall/forward/MatMul:MatMul`` -> ``forward/MatMul``."""
     if "/" not in name:
         return name
     return _OP_TYPE.sub("", _CALLED.sub("", _INLINED.sub("", name)))

@@ -22,7 +22,7 @@ PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 LONGEST_S = 30 * 86400.0
 #: Worker processes per run; fewer than three would not show how much timings differ by process.
 ROUNDS = 3
-#: Profiled steps of all rounds together; ten are enough for one without disturbances.
+#: Profiled steps of all rounds together; among ten steps, at least one is undisturbed.
 PROFILED = 12
 #: Programs that can sample the worker's call stacks.
 PY_SPY, PERF = "py-spy", "perf"
@@ -31,9 +31,9 @@ FRAMEWORKS_OWN, NSYS = "framework", "nsys"
 PROFILERS = (FRAMEWORKS_OWN, NSYS)
 
 RESULT = "result.json"
-#: A FIFO that lstmprof keeps open; the process under Nsight Systems ends when it closes.
+#: A FIFO that lstmprof keeps open; when it closes, the process under Nsight Systems ends.
 LIFELINE = "lifeline"
-#: Line by which a worker lets the others run, and asks for its next turn.
+#: Line that a worker prints to end its turn and to request its next turn.
 TURN = "turn"
 #: Prefix of a worker's progress lines, because nsys writes to the same pipe.
 MARK = "lstmprof: "
@@ -48,7 +48,7 @@ class CaptureRequest:
     device: str = "auto"  # auto: the first GPU that the framework can use, else the CPU
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
-    # in all rounds together; one round's share is enough for a confidence interval of its median
+    # of all rounds together; the ten of one round suffice for a confidence interval of the median
     iterations: int = 30
     timing_s: Optional[float] = None  # no iteration is timed after this many seconds
     # None: as many as the implementation needs
@@ -132,7 +132,7 @@ def switched(request: CaptureRequest) -> List[str]:
 
 
 def wanted(request: CaptureRequest) -> List[str]:
-    """Return the features that a request needs, named like the keys of ``refusals``."""
+    """Return the features that a request needs: ``["cpu", "fp32", "fp32 on cpu", "train", …]``."""
     workload, device = request.workload, request.device.partition(":")[0]
     both = "{} on {}".format(request.precision, device)
     needs = [device, request.precision, both, request.mode, workload.loss]

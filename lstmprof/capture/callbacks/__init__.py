@@ -1,11 +1,11 @@
-"""Callbacks of training frameworks, based on ``lp.profile``, and their metrics for loggers.
+"""Callbacks that measure a training of Keras, Lightning or Transformers by ``lp.profile``.
 
 ::
 
     keras, lightning, transformers ─▶ TrainingProfile ─▶ a run, its verdict, and metrics in loggers
 
-A thread writes the run while the training continues. No logger is imported here: metrics go to
-loggers that the user's process has imported and started.
+A thread writes the run while the training continues. The metrics go only to loggers (W&B, MLflow …)
+that the user's process has already imported and started.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Metrics = Dict[str, float]
 
 
 class TrainingProfile:
-    """A profiling session that a callback drives, and the metrics of its run."""
+    """Starts and ends a profiling session for a callback, and computes metrics from its run."""
 
     def __init__(self, place: Union[str, Path], **options: Any) -> None:
         self.session = profile(place, **options)
@@ -34,7 +34,7 @@ class TrainingProfile:
             self.session.begin()
 
     def step_end(self, *, follows: bool) -> Metrics:
-        """End a step; return the run's metrics once, as soon as they exist."""
+        """End a step; return the run's metrics at the first step after they are computed."""
         if self.session.measured:
             if self._writing is None and not self.session.is_over:
                 self._writing = threading.Thread(target=self._write, name="lstmprof")
@@ -46,7 +46,7 @@ class TrainingProfile:
         return self._new()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> Metrics:
-        """Write the run unless that is done; return metrics that were not returned yet."""
+        """Finish writing the run; return its metrics unless ``step_end`` has returned them."""
         if self._writing is not None:
             self._writing.join()
         elif not self.session.is_over:
@@ -60,7 +60,7 @@ class TrainingProfile:
             self._metrics = metrics_of(json.loads(text)[0]) if text else {}
 
     def _new(self) -> Metrics:
-        """Return new metrics once, and send them to W&B or MLflow if a run is active there."""
+        """Return the metrics the first time, later ``{}``; also log them to W&B and MLflow."""
         metrics, self._metrics = self._metrics or {}, None
         wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
         if metrics and getattr(wandb, "run", None) is not None:
@@ -71,7 +71,7 @@ class TrainingProfile:
 
 
 def metrics_of(diagnosis: Dict[str, Any]) -> Metrics:
-    """Return the step time and the share of each kind of time, for loggers.
+    """Return the metrics: ``{"lstmprof/step_ms": 12.5, "lstmprof/launch_share": 0.4, …}``.
 
     ``diagnosis`` is the JSON that ``lstmprof diagnose`` prints for one run.
     """

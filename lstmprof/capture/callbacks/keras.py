@@ -17,9 +17,9 @@ class Profile(keras.callbacks.Callback):  # type: ignore[misc]
 
         model.fit(x, y, callbacks=[lp.keras.Profile("traces/mine")])
 
-    The step time and the shares of its parts are added to the logs of the next epoch end, where the
-    callbacks after this one read them (``TensorBoard``, ``CSVLogger``, ``History`` …). They are
-    also logged to W&B and MLflow if a run is active.
+    At the end of an epoch, this callback adds the step time and the share of each kind of time to
+    Keras's ``logs``. Callbacks that come later in the list read them there (``TensorBoard``,
+    ``CSVLogger``, ``History`` …). They are also logged to W&B and MLflow if a run is active.
 
     Args:
         place: folder of the run.
@@ -32,7 +32,6 @@ class Profile(keras.callbacks.Callback):  # type: ignore[misc]
         self._metrics: Dict[str, float] = {}
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Begin the measurement."""
         self._profile.begin()
 
     def on_train_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
@@ -40,12 +39,12 @@ class Profile(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         batches = (self.params or {}).get("steps")
-        # the next epoch begins its first step itself
+        # after an epoch's last batch, no step begins until the next epoch begins
         follows = batches is not None and batch + 1 < batches
         self._metrics.update(self._profile.step_end(follows=follows))
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Pass new metrics to the callbacks after this one."""
+        """Add new metrics to ``logs`` for the callbacks that come later in the list."""
         if epoch + 1 == (self.params or {}).get("epochs"):
             self._metrics.update(self._profile.end())
         if logs is not None:

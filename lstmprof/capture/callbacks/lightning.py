@@ -20,8 +20,8 @@ class Profile(Callback):  # type: ignore[misc]
 
         Trainer(callbacks=[lp.lightning.Profile("traces/mine")])
 
-    The step time and the shares of its parts go to the trainer's loggers, and to W&B and MLflow if
-    a run is active. With several processes, rank 0 is profiled.
+    The step time and the share of each kind of time go to the trainer's loggers, and to W&B and
+    MLflow if a run is active. With several processes, rank 0 is profiled.
 
     Args:
         place: folder of the run.
@@ -33,7 +33,6 @@ class Profile(Callback):  # type: ignore[misc]
         self._updates = 0
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        """Begin the measurement."""
         if trainer.is_global_zero:
             self._profile.begin()
 
@@ -41,7 +40,7 @@ class Profile(Callback):  # type: ignore[misc]
         self._profile.session.step_begin()
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """End a step when the optimizer has updated parameters; batches may be accumulated."""
+        """End a step if the optimizer ran; it may run only once per several batches."""
         if trainer.global_step != self._updates:
             self._updates = trainer.global_step
             self._log(trainer, self._profile.step_end(follows=not trainer.is_last_batch))

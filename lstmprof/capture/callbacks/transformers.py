@@ -17,7 +17,7 @@ class Profile(TrainerCallback):  # type: ignore[misc]
 
         Trainer(model, args, train_dataset=data, callbacks=[lp.transformers.Profile("traces/mine")])
 
-    The step time and the shares of its parts go to TensorBoard if ``report_to`` has it
+    The step time and the share of each kind of time go to TensorBoard if ``report_to`` names it
     (``runs/lstmprof`` in the output folder), and to W&B and MLflow if a run is active. With several
     processes, rank 0 is profiled.
 
@@ -30,7 +30,6 @@ class Profile(TrainerCallback):  # type: ignore[misc]
         self._profile = TrainingProfile(place, framework="torch", **options)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Begin the measurement."""
         if state.is_world_process_zero:
             self._profile.begin()
 

@@ -24,9 +24,9 @@ from lstmprof.events.schema import SCHEMA_VERSION
 
 ROUNDS, KEPT_FILE = ".rounds", "kept.json"
 
-#: Conditions of a round, such as its options and machine; it is reused only if none has changed.
+#: Options, version and machine of a round. A kept round is reused only if they have not changed.
 Making = dict[str, Any]
-#: Why a round cannot be reused, by the condition that differs.
+#: What differs (a key of ``Making``) -> why a kept round cannot be reused.
 _CHANGES = {
     "request": "the options have changed",
     "rounds": "the number of rounds has changed",
@@ -36,7 +36,7 @@ _CHANGES = {
 
 
 def making(request: CaptureRequest, rounds: int) -> Making:
-    """Return today's options, version and machine, to compare with those of kept rounds."""
+    """Return today's options, version and machine, to compare with those of a kept round."""
     hardware = host.hardware()
     return {
         "request": dataclasses.asdict(request),

@@ -60,9 +60,9 @@ def matching(
     kind: str,
     unknown: Callable[[str], UsageError] | None = None,
 ) -> list[str]:
-    """Return the names that match a pattern such as ``torch-*``, in their own order.
+    """Return the names that match any pattern, such as ``torch-*``; the order of names stays.
 
-    A pattern without a match is an error, which ``unknown`` may replace.
+    Raise UsageError if a pattern matches no name; ``unknown(pattern)`` may create the error.
     """
     matches: set[str] = set()
     for pattern in patterns:
@@ -82,7 +82,7 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
 
 
 def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
-    """Return the chosen implementations, with the user's file or None for a built-in one."""
+    """Return implementation -> the user's file, or None if built in: ``{"torch-script": None}``."""
     rows = [pattern for pattern in patterns if not is_file(pattern)]
     choice: dict[str, ImplementationFile | None] = dict.fromkeys(implementation_names(rows))
     for text in patterns:
@@ -202,7 +202,7 @@ def make_ready(
 def _without_interpreter(
     todo: Mapping[str, Planned], progress: Callable[[str], None]
 ) -> Iterator[tuple[str, LstmprofError]]:
-    """Create the Python environments of all captures; yield those that failed."""
+    """Create the Python environments of captures; yield captures whose environment failed."""
     faults: dict[Path, LstmprofError | None] = {}
     for name, planned in todo.items():
         environment = planned.interpreter.environment

@@ -35,7 +35,7 @@ from lstmprof.runs.run import Run
 
 Progress = Callable[[str], None]
 
-#: Workers that exist at the same time; each holds its framework, about half a gigabyte of memory.
+#: At most this many workers take turns. Each needs half a gigabyte of memory for its framework.
 MOST_IN_TURNS = 8
 
 
@@ -100,13 +100,13 @@ class _Capture:
 def _rounds(
     groups: Sequence[Mapping[str, CaptureRequest]], captures: Mapping[str, _Capture]
 ) -> Iterator[tuple[list[str], int]]:
-    """Yield (runs that take turns, round number), leaving out runs that failed meanwhile."""
+    """Yield which runs to capture together in which round: ``(["run a", "run b"], 0)``."""
     for group in groups:
         members = [name for name in group if name in captures]
         rounds = max((len(captures[name].requests) for name in members), default=0)
         for number in range(rounds):
             some = [n for n in members if n in captures and number < len(captures[n].requests)]
-            # every other round in reverse order, against drift
+            # reverse the order in every second round, so that a slow drift of speed cancels out
             some = some if number % 2 == 0 else some[::-1]
             if _can_take_turns([captures[name].requests[number] for name in some]):
                 yield some, number
@@ -162,7 +162,7 @@ class _Sweep:
         return None
 
     def _report_kept(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
-        """Report what an earlier capture left, and discard what cannot be reused."""
+        """Report the rounds that a stopped capture left; delete them if they cannot be reused."""
         there = number_of(len(kept), "round", "rounds")
         change = "--force is given" if self.force else kept.change(makings)
         if not len(kept):
@@ -229,7 +229,7 @@ class _Sweep:
     def _captured(
         self, name: str, number: int, scratch: Path, together: _Together | None
     ) -> CaptureResult:
-        """Run a worker, and keep its result as this round."""
+        """Run the worker of one round, and move its result to the kept rounds."""
         of = self.captures[name]
         request, rounds = of.requests[number], len(of.requests)
         where = self.pace.words(name, number, rounds)
@@ -270,7 +270,7 @@ class _Sweep:
         return self._ended(name, self._written(name, of))
 
     def _written(self, name: str, of: _Capture) -> Run | LstmprofError:
-        """Write the run, and remove its rounds unless the run could not be written."""
+        """Write the run and delete its rounds; keep the rounds after a ``RunError``."""
         try:
             run = write_captured(name, of.results, self.out, force=self.force)
         except RunError as error:
@@ -305,7 +305,7 @@ class _Sweep:
 
 
 def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]:
-    """Split the iterations among the rounds."""
+    """Return one request per round, each with a part of the iterations."""
     count = min(ROUNDS, request.iterations) if rounds is None else rounds
     if request.iterations < count:
         raise UsageError(
@@ -341,7 +341,7 @@ class Pace:
         self._took_s[name] = []
 
     def finished(self, name: str, took_s: float | None) -> None:
-        """Count a finished round; ``took_s`` is None if its time is unknown."""
+        """Count a finished round; ``took_s`` is None if an earlier capture ran it."""
         self._left[name] -= 1
         self._took_s[name] += [] if took_s is None else [took_s]
 

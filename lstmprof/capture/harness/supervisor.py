@@ -127,15 +127,15 @@ def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subproce
 
 
 def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
-    """Return the worker's environment variables."""
-    # these change imports; TensorFlow 2 sets TF2_BEHAVIOR, which changes TensorFlow 1's loops
+    # PYTHONSAFEPATH changes imports. TensorFlow 2 sets TF2_BEHAVIOR, which changes TensorFlow 1's
+    # loops.
     dropped = {"PYTHONSAFEPATH", "TF2_BEHAVIOR"}
     if request.python != sys.executable:
         dropped |= {"PYTHONPATH", "PYTHONHOME"}
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
     return environment | {
         "KERAS_BACKEND": request.row.framework,
-        # samplers may be installed beside this interpreter
+        # py-spy may be installed beside this interpreter, but not be on PATH
         "PATH": os.pathsep.join(
             [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
         ),
@@ -143,7 +143,7 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
         "LSTMPROF_CACHE": str(cache_folder().absolute()),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch / WORK),
-        # caches per capture, so that every capture compiles anew; only Theano's is shared
+        # a new cache, so that every capture compiles anew; only Theano's cache is shared
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / INDUCTOR),
     }
 
@@ -169,7 +169,7 @@ def _follow(
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
             if seat and line == TURN.encode():
-                # waiting for a turn does not count
+                # waiting for a turn does not count towards the timeout
                 deadline += _turn_given(worker, seat)
             else:
                 progress(line.decode("utf-8", "replace"))
@@ -229,7 +229,7 @@ def _death(code: int, log: Path) -> CaptureError:
 def _ran_out_of_space(log: Path) -> bool:
     if log.stat().st_size:
         return os.strerror(errno.ENOSPC) in _last_line(log)
-    # an empty log may mean that not even the message fitted
+    # an empty log: perhaps the disk had no space for the message
     return shutil.disk_usage(log.parent).free < _LEAST_BYTES
 
 
@@ -256,7 +256,7 @@ class Seat:
         self.turns.take(self.member)
 
     def started(self, stop: Callable[[], None]) -> None:
-        """Register how to stop this worker."""
+        """Register the function that kills this worker."""
         self.turns.started(self.member, stop)
 
 
@@ -293,7 +293,7 @@ class Turns:
             self._next()
 
     def started(self, member: str, stop: Callable[[], None]) -> None:
-        """Register how to stop a worker; stop it at once if the capture was stopped."""
+        """Register the function that kills a worker; call it now if the capture was stopped."""
         with self._changed:
             self._stops[member] = stop
             if self._stopped:

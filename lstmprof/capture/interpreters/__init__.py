@@ -90,14 +90,14 @@ def _interpreter_for_version(row: Implementation, version: str, python: str | No
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
-    """Return the implementation's set of old packages (era) if it supports a pinned version."""
+    """Return the implementation's era if it has a package: ``torch==1.5.0`` -> ``torch-1.4.0``."""
     era = eras.find(row.era) if row.era else None
     names = era is not None and any(era.includes(package) for package in packages)
     return row.era if names else None
 
 
 def _more_packages(row: Implementation, wanted: str) -> list[str]:
-    """Return the other packages that the implementation imports."""
+    """Return what ``wanted`` needs beside it: ``keras==2.12.0`` -> ``["tensorflow==2.12.*"]``."""
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):
@@ -146,7 +146,7 @@ def _framework_version(row: Implementation, packages: Sequence[str]) -> str | No
 
 
 def _has(era: Era) -> bool:
-    """Return whether this Python has a version of the era's framework."""
+    """Return whether a framework version that the era supports is installed."""
     installed = _installed(era.package)
     return installed is not None and era.has(installed)
 

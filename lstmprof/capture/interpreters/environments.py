@@ -51,7 +51,7 @@ def this_python() -> Python:
 
 
 def python_at(path: str) -> Python:
-    """Return the interpreter at a path or on PATH; a UsageError if workers cannot run in it."""
+    """Return the interpreter of a path or name; raise UsageError if workers cannot run in it."""
     executable = shutil.which(path)
     python = _ask(executable) if executable else None
     if python is None:
@@ -85,7 +85,7 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 def find_python(version: str, searched: tuple[str | None, str | None]) -> Python | None:
     """Find an interpreter of a minor version such as ``3.7``.
 
-    ``searched`` only makes the cache depend on the variables that decide where Pythons are found.
+    ``searched`` (PATH, PYENV_ROOT) is only a key of the cache: other folders have other Pythons.
     """
     answers = (_ask(path) for path in _candidates(version))
     return next((python for python in answers if python and python.version == version), None)
@@ -109,7 +109,7 @@ def _candidates(version: str) -> Iterator[str]:
 
 
 def _ask(path: str) -> Python | None:
-    """Ask an interpreter for its version and path; None if it does not run."""
+    """Run an interpreter to get its version and path; None if it does not run."""
     answer = _output([path, "-c", _ASK])
     return Python(*answer) if len(answer) == 2 else None
 
@@ -182,7 +182,7 @@ def _size(megabytes: int) -> str:
 def environment_for(
     packages: Sequence[str], era: str | None = None, python: str | None = None
 ) -> Environment:
-    """Return the environment with these packages and what they need; it may not exist yet."""
+    """Return the environment for some packages and an era; do not create it yet."""
     found_era = eras.find(era) if era else eras.era_of_packages(packages)
     cache = cache_folder() / "environments"
     if found_era is None:

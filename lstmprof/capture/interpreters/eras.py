@@ -75,7 +75,7 @@ TABLE: tuple[Era, ...] = (
         ("1.11", "1.13"),
         disk_mb=3290,
     ),
-    # compiled against NumPy 1; PyTorch 2.3 is the first that runs with NumPy 2 (release notes)
+    # compiled against NumPy 1; PyTorch runs with NumPy 2 only since 2.3 (release notes)
     Era(
         "torch-2.2.2",
         ("torch==2.2.2", "numpy==1.26.4"),
@@ -151,7 +151,7 @@ def find(name: str) -> Era:
 
 
 def era_of_packages(packages: Sequence[str]) -> Era | None:
-    """Return the packages that the user's choice needs as one era; None if no era fits it."""
+    """Join the eras of packages such as ``torch==1.5.0``; None if no package has an era."""
     serving = [[era for era in TABLE if era.serves and era.includes(p)] for p in packages]
     eras = [matches[0] for matches in serving if matches]
     if not eras:
@@ -179,13 +179,13 @@ def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
 
 
 def package_of(specifier: str) -> str:
-    """Return the package name of a requirement, normalised as in PEP 503."""
+    """Return the package name in a requirement (PEP 503): ``My_Package==1.2`` -> ``my-package``."""
     match = _SPECIFIER.match(specifier)
     return re.sub(r"[-_.]+", "-", match[1]).lower() if match else specifier
 
 
 def version_of(specifier: str) -> str | None:
-    """Return the version after ``==``, without a trailing ``.*``."""
+    """Return the version in a requirement: ``torch==1.5.*`` -> ``1.5``; None without ``==``."""
     match = _SPECIFIER.match(specifier)
     exact = match and re.fullmatch(r"==\s*(\d[\w.+!]*?)(?:\.\*)?", match[2].strip())
     return exact[1] if exact else None

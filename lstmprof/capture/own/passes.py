@@ -1,8 +1,7 @@
 """Measure a user's steps in passes: timed, profiled, and timed again.
 
-Each pass is a generator with two yields per step: the user's code is between steps during the
-first, and runs a step during the second. So this reads like a loop, although the user's loop calls
-lstmprof.
+Each pass is a generator that yields twice per step: before the user's step begins, and while it
+runs. So a pass reads like a loop over steps, although the real loop is in the user's code.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MOST_TIMING_NS = 60_000_000_000
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
 #: Steps in a discarded session, which only fills the profiler's buffers.
 MOST_THROWN_AWAY = 3
-#: The same with several ranks, which must discard equally many steps. Chosen by hand.
+#: Steps in a discarded session if all ranks must discard equally many. Chosen by hand.
 ALIKE_THROWN_AWAY = 10
 
 #: Input shapes are recorded if that makes a profiled step at most 5 % longer.
@@ -42,8 +41,8 @@ Steps = Generator[None, Any, Any]
 class Plan:
     """The number of steps of each pass.
 
-    ``alike`` means that no pass depends on a clock, so that all ranks of a job measure the same
-    steps. ``lines`` is the largest number of steps in which lines of the script are sampled.
+    ``alike``: no pass depends on a clock, so all ranks of a job measure the same steps. ``lines``:
+    at most this many steps are sampled to find slow lines of the script.
     """
 
     warmup: int = 5
@@ -71,8 +70,8 @@ class Plan:
 
 #: Short passes at the beginning, for trainings that end early.
 EARLY = Plan(warmup=1, timed=2, steps=3)
-# the first 1 is for the step that the first call of ``step()`` ends
-#: Fewest steps of a run.
+# the first 1: the first call of ``step()`` ends a step that was not measured
+#: Fewest steps of a training for which a run can be written.
 FEWEST_STEPS = 1 + EARLY.warmup + EARLY.timed + 1
 
 
@@ -87,7 +86,7 @@ class _Recorded:
 
 
 class StepPasses:
-    """Measures a user's steps, and holds the results so far."""
+    """Measures a user's steps in all passes, and keeps the results."""
 
     def __init__(self, plan: Plan, profiler: Profiler, folder: str) -> None:
         self.plan, self.profiler, self.folder = plan, profiler, folder
@@ -105,7 +104,7 @@ class StepPasses:
 
     @property
     def fewest(self) -> int:
-        """Return how few steps a training may have and still give a profile."""
+        """Return the fewest steps of a training for which a profile can be written."""
         least = self.plan.fewest() if self.profiler.is_outside else FEWEST_STEPS
         return least + self.profiler.starts_late
 
@@ -158,12 +157,12 @@ class StepPasses:
             self.cost.update(sampler.facts())
 
     def keep_latest(self) -> None:
-        """Keep the profile of a training that ended early."""
+        """Use the latest profiler session of a training that ended early."""
         if self._latest is not None and not self.profiler.is_outside:
             self._keep(self._latest)
 
     def _keep(self, recorded: _Recorded) -> None:
-        """Use this session's profile and measurements for the run."""
+        """Make this profiler session the profile of the run."""
         files = []
         if not self.profiler.is_outside:
             raw, name = self.profiler.written(recorded.session, recorded.folder)
@@ -176,9 +175,9 @@ class StepPasses:
         self.profiled = Profiled(recorded.walls_ns, [], files, None, cost)
 
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
-        """Make this the latest session, and free the previous one now."""
-        # Else the garbage collector would free it during a step: PyTorch's events contain cycles,
-        # and collecting them took 94 ms of a profiled step.
+        """Remember this profiler session as the latest, and free the previous session now."""
+        # Else the garbage collector would free the previous session during a step. PyTorch's events
+        # contain cycles, and collecting them took 94 ms of a profiled step.
         if self._latest is not None:
             shutil.rmtree(self._latest.folder, ignore_errors=True)
         self._latest = recorded

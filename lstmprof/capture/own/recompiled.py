@@ -21,7 +21,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class _Leaf(NamedTuple):
-    """An array or value in an argument, as texts that may be empty."""
+    """One array or Python value in an argument: ``("(3, 4)", "float32", "")``."""
 
     shape: str
     dtype: str
@@ -42,7 +42,7 @@ _Signature = Dict[str, List[_Leaf]]
 
 
 class Recompilations:
-    """Notes the functions that are compiled again, in run.json's ``recompiled``.
+    """Writes to run.json's ``recompiled`` which functions were compiled again, and why.
 
     ``leaves`` flattens an argument into arrays and values, ``count`` returns how often a function
     was compiled. ``every_value``: any new Python value compiles again (TensorFlow), not only static
@@ -68,9 +68,10 @@ class Recompilations:
             return None
 
     def called(self, title: str, call: Call, before: Optional[int]) -> None:
-        """Note a recompilation if an earlier call had compiled the function already.
+        """Note a recompilation if this call compiled a function that was compiled before.
 
-        ``title`` names the function and its line: a script may create the function anew.
+        ``before`` is the function's compile count before the call. ``title`` is its name and line,
+        because a script may create the same function anew.
         """
         after = self.count(call.function)
         if before is None or after is None or after <= before:
@@ -116,7 +117,7 @@ class Recompilations:
 
 
 def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
-    """Return the first difference of two calls' arguments."""
+    """Return the first difference, such as ``{"changed": "shape", "argument": "x", …}``."""
     pairs = [(name, before[name], after[name]) for name in after if name in before]
     for place, kind in enumerate(_Leaf._fields):
         for name, old, new in pairs:
@@ -153,7 +154,8 @@ _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")
 #: Dynamo's name for the rest of a function that it cannot compile as a whole.
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+")
-#: Forms of failed guards, the first match counts; groups are fields of ``runs.fields.Recompiled``.
+#: (what changed, pattern of a failed guard). The first match counts; the pattern's groups are
+#: fields of ``runs.fields.Recompiled``.
 _FORMS = tuple(
     (changed, re.compile(pattern))
     for changed, pattern in (
@@ -188,10 +190,10 @@ def recompiled_by_torch() -> Optional[List[Dict[str, Any]]]:
 
 
 def _entry(code: Any, reasons: List[str], limit: int) -> Dict[str, Any]:
-    """Return why a function's latest compiled version did not fit a call.
+    """Return a function's entry for run.json: why and how often it was compiled again.
 
-    At each compilation, PyTorch appends one reason per version that did not fit. After ``limit``
-    versions it stops compiling the function.
+    When PyTorch compiles a function again, it appends to ``reasons`` one reason per older version
+    that did not fit. After ``limit`` versions it stops compiling the function.
     """
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
     resumed = _RESUMED.fullmatch(name)
@@ -209,7 +211,7 @@ def _entry(code: Any, reasons: List[str], limit: int) -> Dict[str, Any]:
 
 
 def change_of(reason: str) -> Dict[str, Any]:
-    """Translate PyTorch's reason into the words of run.json."""
+    """Parse PyTorch's reason: ``len(x) == 3`` -> ``changed: length, argument: x, before: 3``."""
     guard = _SCOPE.sub(r"\1", _COMMENT.sub("", reason.strip().partition("\n")[0]))
     for changed, form in _FORMS:
         match = form.fullmatch(guard)

@@ -128,7 +128,7 @@ class Session:
         self.reason: Optional[str] = None
         self.steps = 0
         self.observed = 0  # steps that were observed to find out which call ends a step
-        #: Returns the inputs of ops, given how many profiled steps are in the run, and after it.
+        #: (profiled steps in the run, further profiled steps after these) -> input shapes of ops.
         self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
         self._sizes: Optional[ModuleSizes] = None  # of PyTorch's modules
         self._steps: Optional[Steps] = None  # the generator of all passes; None when it has ended
@@ -270,10 +270,10 @@ class Session:
             self._phase = outer
 
     def _is_mine(self) -> bool:
-        """Return whether to measure this call; a forked process is not measured."""
+        """Return whether to measure this call of ``step``; a forked process is not measured."""
         if self._steps is None or os.getpid() != self._pid:
             return False
-        # one thread only, and no step may end inside a phase
+        # all steps must run in one thread, and no step may end inside a phase
         thread = threading.get_ident()
         self._thread = self._thread or thread
         if thread != self._thread:
@@ -356,7 +356,7 @@ class Session:
             self.observed + self.steps,
             self._activity,
         )
-        # the last observed step ends where the first measured step begins, so it is not lost
+        # ``fewest`` counts one step that is not measured: the last observed step
         needs = fewest + max(self.observed - 1, 0)
         return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
 
@@ -371,7 +371,7 @@ class Session:
         )
 
     def _written(self, passes: StepPasses) -> None:
-        """Write the run in a child process; this one may lack libraries for reading profiles."""
+        """Write the run in a child process, as this process may lack libraries for profiles."""
         self._leave_result(passes, passes.folder)
         write_in_child(passes.folder, self.writer)
         self.path = self.place
@@ -414,7 +414,7 @@ class Session:
             json.dump(result, file)
 
     def _shapes(self, passes: StepPasses, steps: int) -> Optional[str]:
-        """Write the inputs of ops to a file; return its name."""
+        """Write the input shapes of ops to a file; return the file's name."""
         try:
             inputs = self.op_inputs(steps, passes.later)
             path = shapes.written(inputs, os.path.join(passes.folder, shapes.FILE))
@@ -425,7 +425,7 @@ class Session:
 
 
 def write_in_child(folder: str, python: str) -> None:
-    """Write the run of a finished session, in a process of another interpreter."""
+    """Write the run of a finished session in a child process of the interpreter ``python``."""
     done = _ended([python, "-m", "lstmprof.capture.captured_run", folder])
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()

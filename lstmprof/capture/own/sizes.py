@@ -1,7 +1,7 @@
 """Record the sizes of recurrent layers from calls of PyTorch's modules.
 
-A profile without shapes does not show a layer's number of time steps; its input does, at the cost
-of one list entry per call. Source: torch/nn/modules/rnn.py.
+A profile without shapes does not show a layer's number of time steps. The shape of the layer's
+input does, at the cost of one list entry per call. Source: torch/nn/modules/rnn.py.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ModuleSizes:
         self._thread: int | None = None
 
     def step_begins(self, profiling: bool) -> None:
-        """Wrap the modules' ``forward`` while steps are profiled."""
+        """Wrap the modules' ``forward`` before profiled steps, and unwrap it after them."""
         if not profiling:
             self.close()
             return

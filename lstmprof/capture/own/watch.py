@@ -1,7 +1,8 @@
 """The watch behind ``lp.watch``: times every step, and profiles when steps slow down.
 
-A window is about a second of steps, and one row of a JSON Lines file. After slow windows, a session
-of ``lp.profile`` measures a few steps, and ``lstmprof diagnose`` compares them with typical ones.
+A window is about a second of steps; each window is one row of a JSON Lines file. After slow
+windows, a session of ``lp.profile`` measures a few steps, and ``lstmprof diagnose`` compares them
+with typical steps.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from lstmprof.capture.worker.metadata import now
 from lstmprof.capture.worker.profilers import framework_of, profiler_of
 from lstmprof.runs.directory import cache_folder
 
-#: After 3 windows (3 steps or more each) with 30 steps, the typical step is known. Chosen
-#: by hand.
+#: The typical step is known after 3 windows with 30 steps in total; each window has 3 steps or
+#: more. Chosen by hand.
 TYPICAL_WINDOWS, TYPICAL_STEPS, LEAST_STEPS = 3, 30, 3
-#: Windows whose median is the typical step. With fewer, it would follow a slow drift.
+#: The typical step is the median of this many windows; with fewer, it would follow a slow drift.
 MEMORY = 600
 #: One slow window may be a checkpoint.
 SLOW_WINDOWS = 2
@@ -377,7 +378,7 @@ class Watch:
         self._write("profile", step=self.steps, occasion=self._occasion, **row)
 
     def _write_window(self, doing: Optional[str]) -> Dict[str, Any]:
-        """Write the row of the window that has ended to the log."""
+        """Write a row about the ended window to the log."""
         walls, waits = self._walls, self._waits
         self._walls, self._waits = [], []
         row: Dict[str, Any] = {
@@ -427,7 +428,7 @@ def _come_too_late(number: int, frame: object) -> None:
 
 
 def registered(pid: int) -> Path:
-    """Return the file that exists while a process is watched; it names the log."""
+    """Return the file that exists while a process is watched, and contains the log's path."""
     return cache_folder() / "watching" / str(pid)
 
 

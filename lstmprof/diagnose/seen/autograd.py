@@ -9,7 +9,7 @@ hooks of modules and parameters. A forward op inside a node is a recomputation (
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,22 +75,37 @@ def recomputed(lane: Lane) -> tuple[Fact, ...]:
     return tuple(replace(fact, ns=round(ns * fact.count / number)) for fact in facts)
 
 
-def growing(lane: Lane) -> tuple[int, int] | None:
-    """Return how many backward nodes the first and last step have, if the number grows steadily."""
+@dataclass(frozen=True)
+class Growing:
+    """The nodes of a backward pass in the ``first`` and ``last`` step, if it grows steadily.
+
+    ``ns`` is the time per step of earlier batches, by their share of the nodes.
+    """
+
+    first: int
+    last: int
+    ns: int
+
+
+def growing(lane: Lane) -> Growing | None:
+    """Find a backward pass with about equally many additional nodes in each step."""
     if not lane.marked:
         return None
     in_step = lane.step >= 0
     wrappers = lane.events_named(_NODE.match)
-    nodes = np.unique(lane.step[wrappers & in_step], return_counts=True)[1]
+    steps, nodes = np.unique(lane.step[wrappers & in_step], return_counts=True)
+    backward = lane.inside(wrappers) != NONE
     forward = lane.here & in_step & lane.events.where_name(_FORWARD.match)
-    forward &= lane.inside(wrappers) == NONE
+    forward &= ~backward
     ops = np.unique(lane.step[forward], return_counts=True)[1]
     if len(nodes) < _GROWING_STEPS or len(nodes) != len(ops) or len(set(ops.tolist())) != 1:
         return None
     more = np.diff(nodes)
     if more.min() <= 0 or more.max() > _EVENLY * more.min():
         return None
-    return int(nodes[0]), int(nodes[-1])
+    took = [int(lane.spent_ns[backward & (lane.step == step)].sum()) for step in steps]
+    earlier = took @ (1 - more.mean() / nodes)
+    return Growing(int(nodes[0]), int(nodes[-1]), round(earlier / lane.steps))
 
 
 def scripted(lane: Lane) -> tuple[Fact, ...]:

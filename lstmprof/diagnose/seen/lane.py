@@ -15,6 +15,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.processes import successive_processes
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import ops_called, thread_ids
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,19 @@ def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
     steps = [window.step for window in windows if window.step is not None]
     # without step markers, all events count
     return inside & np.isin(events.ints("step", UNKNOWN), steps) if steps else inside
+
+
+def called_after(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
+    """Return for each short interval of Python on a host the op that begins when it ends.
+
+    The value is ``NONE`` for all other intervals.
+    """
+    row = intervals.row
+    if device is not None or not len(events):
+        return np.full(len(row), NONE, dtype=np.int64)
+    called = ops_called(events, thread_ids(events)[row], intervals.start_ns, intervals.end_ns)
+    python = events.is_kind("step", "range", "python")[row] & (row != NONE)
+    return np.where(python, called, NONE)
 
 
 class Lane:
@@ -152,7 +166,8 @@ class Lane:
     def spent_in(self, roots: Flags, *, backward: bool = False) -> tuple[Fact, ...]:
         """Return the time in these events and in the work that they launched, by name.
 
-        ``backward`` adds the time of the ops that compute their gradients.
+        ``backward`` adds the time of the ops that compute their gradients. The
+        short Python time in which a root or such an op is called counts, too.
         """
         if not roots.any():
             return ()
@@ -169,6 +184,12 @@ class Lane:
         spent_ns = np.zeros(len(root), dtype=np.int64)
         has_time = (root != NONE) & (self.spent_ns > 0)
         np.add.at(spent_ns, root[has_time], self.spent_ns[has_time])
+        # the calls of the ops, from Python outside the roots
+        called = called_after(self.events, self.intervals, self.device)
+        gaps = np.flatnonzero(called != NONE)
+        gaps = gaps[(root[called[gaps]] != NONE) & (root[self.intervals.row[gaps]] == NONE)]
+        length_ns = (self.intervals.end_ns - self.intervals.start_ns)[gaps]
+        np.add.at(spent_ns, root[called[gaps]], length_ns)
         return self.by_name(np.flatnonzero(outer), spent_ns)
 
     def text(self, row: int) -> str | None:

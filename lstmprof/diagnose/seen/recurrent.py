@@ -258,10 +258,10 @@ _RECURRENT_PATH = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
 _FRAMES = re.compile(r"(?:.*/)?keras/src/(?:layers/rnn|backend/\w+/rnn\.py)")
 
 #: Modules and functions of recurrent networks that can also compute all time steps at once, as
-#: PyTorch's profiler names them.
+#: PyTorch's profiler names them. ``lstmprof run`` adds the module's place in the model.
 _PARALLEL = re.compile(
     r"(?:nn\.Module: |.*\.py\(\d+\): )?_?(?i:(?P<family>[msx]lstm|min_?gru|min_?lstm|mamba"
-    r"|selective_scan))\w*"
+    r"|selective_scan))\w*(?: [\w.]+)?"
 )
 #: Ops and kernels that compute all time steps of such a network at once.
 _PARALLEL_KERNELS = re.compile(
@@ -272,8 +272,11 @@ _PARALLEL_KERNELS = re.compile(
 _LOOPED_OPS = 32
 
 
-def looped_module(lane: Lane) -> tuple[str, int] | None:
-    """Return the module that needlessly loops over time steps, and how often it calls one op."""
+def looped_module(lane: Lane) -> tuple[str, int, int] | None:
+    """Return the module that needlessly loops over time steps, calls of one op in it, and its ns.
+
+    The ns are per step, with the backward pass.
+    """
     events = lane.events
     named = lane.events_named(_PARALLEL.fullmatch, "python", "range")
     if not named.any() or (lane.here & events.where_name(_PARALLEL_KERNELS.search)).any():
@@ -286,8 +289,13 @@ def looped_module(lane: Lane) -> tuple[str, int] | None:
     most = int(np.argmax(calls.sizes()))
     number = int(calls.sizes()[most])
     name = str(lane.text(int(module[rows[calls.first[most]]])))
-    short = re.sub(r"_\d+$", "", name.rpartition(": ")[2])  # mLSTMCell of nn.Module: mLSTMCell_0
-    return (short, number) if number >= _LOOPED_OPS else None
+    # mLSTMCell of nn.Module: mLSTMCell_0, or of nn.Module: mLSTMCell layers.0.cell
+    short = re.sub(r"_\d+$", "", name.rpartition(": ")[2].split()[0])
+    if number < _LOOPED_OPS:
+        return None
+    looped = np.zeros(len(events), dtype=np.bool_)
+    looped[module[rows[calls.first[calls.sizes() >= _LOOPED_OPS]]]] = True
+    return short, number, sum(fact.ns for fact in lane.spent_in(looped, backward=True))
 
 
 def paths(lane: Lane) -> dict[str, float]:

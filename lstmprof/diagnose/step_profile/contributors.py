@@ -20,7 +20,7 @@ from lstmprof.breakdown.clean.recording import recorded
 from lstmprof.breakdown.clean.script_waits import SCRIPT_WAITS
 from lstmprof.diagnose.seen.calls import delays, starting
 from lstmprof.diagnose.seen.contexts import INPUT, Attributed, Compiling, Preparing, Reading
-from lstmprof.diagnose.seen.lane import Lane
+from lstmprof.diagnose.seen.lane import Lane, called_after
 from lstmprof.diagnose.seen.waits import stops_profiler
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
@@ -28,7 +28,6 @@ from lstmprof.events.groups import Forest, Groups, inherited, own_time, texts_at
 from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
-from lstmprof.events.threads import ops_called, thread_ids
 
 #: An op that takes at most this long (ns) computes next to nothing. Measured with torch.profiler on
 #: an EPYC: 95 % of the ops of torch-lstmcell-basic with 4 units, on tensors of 8 and 32 elements,
@@ -150,7 +149,7 @@ def _cut_by_purpose(
     reading = Reading(events, windows if device is None else [])
     borders = [context.borders_ns for context in (preparing, compiling, reading)]
     intervals = intervals.cut_at(np.concatenate(borders))
-    called = _called(events, intervals, device)
+    called = called_after(events, intervals, device)
     overhead = called != NONE
     row = np.where(overhead, called, intervals.row)
     states, parts = _labels(intervals)
@@ -171,16 +170,6 @@ def _are(rows: Flags, row: Ints) -> Flags:
     """Mark the intervals whose event is marked in ``rows``."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
-
-
-def _called(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
-    """Return the op that Python calls at the end of each short interval on a host, or ``NONE``."""
-    row = intervals.row
-    if device is not None or not len(events):
-        return np.full(len(row), NONE, dtype=np.int64)
-    called = ops_called(events, thread_ids(events)[row], intervals.start_ns, intervals.end_ns)
-    python = events.is_kind("step", "range", "python")[row] & (row != NONE)
-    return np.where(python, called, NONE)
 
 
 def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
