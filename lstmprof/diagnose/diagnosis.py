@@ -465,6 +465,6 @@ def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
         return None
     name, took = labels(fast, slow)[0], milliseconds(first)
     return (
-        f"the first step of {name} takes {took} ms; its shorter steps make up for this after "
+        f"the first step of {name} takes {took} ms; shorter later steps make up for this after "
         f"{-(-price // gain):,} steps"
     )

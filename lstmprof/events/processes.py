@@ -175,8 +175,8 @@ def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
     ]
     if placed:
         notes.append(
-            "the profiles have no common clock, so rounds are shown one after another; the time "
-            "between rounds is arbitrary"
+            "the profiles have no common clock: rounds are shown one after another, with "
+            "arbitrary time between them"
         )
     return notes
 

@@ -119,11 +119,11 @@ RULES = (
     Rule(
         SLOWER,
         lambda c, run: c.slower,
-        "calls that the faster run makes equally often, but each in less time",
+        "calls that both runs make equally often, but that take longer in the slower run",
     ),
     Rule(SYNC, lambda c, run: c.reading, "a loop that reads single values (.item())"),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
-    Rule(QUEUE, _part(QUEUED), "time in which the device has queued work and does not start it"),
+    Rule(QUEUE, _part(QUEUED), "time in which a device has queued work but does not start it"),
     Rule(
         SYNC,
         lambda c, run: c.name in VALUE_READS and not run.on_device,
