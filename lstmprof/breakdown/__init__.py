@@ -63,11 +63,11 @@ _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kerne
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The breakdown of one run; tables are computed on first use.
+    """The breakdown of one run; each table is computed on first use.
 
-    ``windows``: start and end of each step of each rank. ``step_range``: regular expression of the
-    ranges that are steps; None: the profile marks them. ``recorded``: each rank's numbers of events
-    by type (steps, ops, launches, kernels …).
+    ``windows`` has the start and end of each step of each rank. ``step_range`` is a regular
+    expression: every range with a matching name is a step. If it is None, the profile marks its
+    own steps. ``recorded`` counts each rank's events by type (steps, ops, launches, kernels …).
     """
 
     run: Run
@@ -113,7 +113,10 @@ class Breakdown:
         return loaded.table(SCHEMA.names, rows_of_ranks(loaded, [rank]))
 
     def events_of_ranks(self, ranks: Collection[int | None]) -> Packed:
-        """Return the events of ``ranks``, and a few of others, which keep thread numbers equal."""
+        """Return the events of ``ranks``, and a few events of other ranks.
+
+        With these events, threads have the same numbers as in the whole profile.
+        """
         names = SCHEMA.names
         loaded = self.packed(names) if self.step_range else self.run.packed(names)
         return loaded.only(names, rows_of_ranks(loaded, ranks))
@@ -126,7 +129,7 @@ class Breakdown:
 
     @property
     def ranks(self) -> list[int | None]:
-        """Return the ranks, in the order of their first steps; [None] without ranks."""
+        """Return the ranks in the order of their first steps; ``[None]`` if none is recorded."""
         return list(dict.fromkeys(window.rank for window in self.windows))
 
     def clean(self, rank: int | None, device: int | None) -> CleanStep:
@@ -142,7 +145,7 @@ class Breakdown:
     def attributed_steps(
         self, rank: int | None, device: int | None
     ) -> tuple[EventTable, list[Window], Intervals]:
-        """Return the events, steps and time intervals (with causes) of a device or the host.
+        """Return the events and steps of a device or the host, and what it did at each time.
 
         Disturbances and the profiler's overhead are removed if there are enough steps.
         """
@@ -270,7 +273,7 @@ def _tables_and_windows(
 
 
 def _recorded(run: Run, step_range: str | None) -> tuple[Recorded, ...]:
-    """Count the recorded events of each rank by type."""
+    """Count each rank's events by type, such as ops and kernels."""
     if run.info.recorded is not None and not step_range:
         return run.info.recorded
     events = run.events()
@@ -283,7 +286,7 @@ def _marked(events: EventTable, step_range: str) -> EventTable:
 
 
 def timing_columns() -> tuple[Column, ...]:
-    """Return the columns of the table ``timings``, except ``run``."""
+    """Return the columns of the table ``timings``, without the column ``run``."""
     places = {"workload": "workload.name"}
     by_field = {fact.field_path: fact.column for fact in facts()}
     names_ = (*_FACTS[:1], "workload", *_FACTS[1:])
@@ -314,9 +317,10 @@ def rows_of(
 def account_rows(
     breakdowns: Sequence[Breakdown], *, profiled: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the step of each run, rank and device; rows are kinds of work and idle causes.
+    """Return the breakdown of each run as rows, such as ``gemm``, 2,000,000 ns.
 
-    ``steps`` is ``clean`` (without disturbances) or ``profiled`` (the mean profiled step).
+    The column ``steps`` is ``clean`` (a step without disturbances) or ``profiled`` (the mean
+    profiled step).
     """
     return [
         {
@@ -364,13 +368,19 @@ def _timing_rows(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
 
 
 def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
-    """Group the runs whose step times can be compared, as indices; untimed runs are omitted."""
+    """Return groups of runs whose step times can be compared, such as ``[[0, 2], [1]]``.
+
+    The numbers are indices in ``breakdowns``. Runs without timings are omitted.
+    """
     timed = [i for i, breakdown in enumerate(breakdowns) if breakdown.timings is not None]
     return alike(timed, lambda position: breakdowns[position].run.info)
 
 
 def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
-    """Return each run's step time over that of the fastest comparable run, by index."""
+    """Return how much slower each run is than the fastest one, such as ``{0: 1.0, 2: 1.8}``.
+
+    The keys are indices in ``breakdowns``. Only comparable runs are compared.
+    """
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):
         steps = {i: t.step_ns for i in group if (t := breakdowns[i].timings) is not None}

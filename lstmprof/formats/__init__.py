@@ -48,7 +48,7 @@ def read(path: Path) -> Profile:
 
 
 def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
-    """Read the profile that ``load`` returns; messages show ``label``, its path or URL."""
+    """Read the profile that ``load`` opens; error messages call it ``label`` (its path or URL)."""
     try:
         streamed = stream.profile_of_file(label) if isinstance(label, Path) else None
         if streamed:

@@ -64,7 +64,7 @@ _NAMED = (
 
 
 def refuse_by_content(raw: RawFile) -> None:
-    """Refuse a file that begins like a kind of file that no reader supports."""
+    """Refuse a file whose content shows that no reader supports it, such as a web page."""
     content = raw.content
     for magic, what, next_step in _MAGIC:
         if content.startswith(magic):
@@ -76,7 +76,7 @@ def refuse_by_content(raw: RawFile) -> None:
 
 
 def refusal(raw: RawFile) -> ForeignFileError:
-    """Make the error for a file that no reader recognised."""
+    """Return the error for a file that no reader recognised."""
     if raw.looks_like_json:
         what, next_step = _json(raw.json)
         return ForeignFileError(raw.path, what, next_step)
@@ -120,7 +120,7 @@ def trace_events(document: Any) -> list[Any] | None:
 
 
 def consumed(events: list[Any]) -> Iterator[Any]:
-    """Yield each event, and free its memory."""
+    """Yield each event, and remove it from the list to free its memory."""
     events.reverse()
     while events:
         yield events.pop()
@@ -146,7 +146,7 @@ def _is_rocprof(document: Any) -> bool:
     return any(isinstance(a, dict) and "BeginNs" in a and "EndNs" in a for a in args)
 
 
-#: (test of parsed JSON, what it is if the test passes, what the user should do)
+#: (test of the parsed JSON, what a file is that passes the test, what the user should do)
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_is_rocprof, "is JSON of an older rocprof, which lstmprof does not read", _ROCPROF),
     (

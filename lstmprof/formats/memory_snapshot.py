@@ -56,7 +56,7 @@ _PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<frozen ")
 _HISTORY = "call torch.cuda.memory._record_memory_history() before the first step"
 #: Least bytes of memory that a dict, list or tuple takes.
 _OBJECT_BYTES = 56
-#: A number of the file; sums fit into float64 without rounding.
+#: A size or time in the file, small enough that sums fit into float64 without rounding.
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**52)]
 
 
@@ -67,7 +67,7 @@ class _Frame(msgspec.Struct):
 
 
 class _Entry(msgspec.Struct):
-    """An action of the allocator; entries share lists of frames."""
+    """One action of PyTorch's allocator, such as an allocation; equal stacks share ``frames``."""
 
     action: str
     size: _Natural = 0
@@ -137,7 +137,7 @@ def _snapshot(raw: RawFile) -> _Snapshot:
     pickled = _restricted(raw)
     if not isinstance(pickled, dict) or not {"segments", "device_traces"} <= pickled.keys():
         raise _foreign(raw, "is a pickle, but no memory snapshot of PyTorch")
-    # A pickle can repeat a list at no cost; copies of it would take much memory.
+    # A pickle can repeat a list without growing, but copies of the list would take much memory.
     lists = [*pickled["device_traces"], *(segment["blocks"] for segment in pickled["segments"])]
     if sum(map(len, lists)) > raw.length:
         raise ValueError("it repeats lists")
@@ -224,7 +224,7 @@ def _restricted(raw: RawFile) -> Any:
 def _counts(
     device: int, segments: Sequence[_Segment], trace: Sequence[_Entry], *, is_timed: bool
 ) -> Iterator[Count]:
-    """Yield a device's counters: totals, changes, and the memory of each line of code."""
+    """Yield a device's counters: memory in use, changes of it, and memory per line of code."""
     own = [segment for segment in segments if segment.device == device]
     blocks = [block for each in own for block in each.blocks if block.state == "active_allocated"]
     sizes = (b.size if b.requested_size is None else b.requested_size for b in blocks)

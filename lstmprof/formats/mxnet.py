@@ -31,7 +31,7 @@ from lstmprof.formats.rows import Row
 
 _OPERATOR, _API = "operator", "MXNET_C_API"
 _BEGINS = ("B", "b")
-#: ``ph`` of the end of something -> ``ph`` of its begin.
+#: Phase (``ph``) of an end event -> phase of its begin event.
 _ENDS = {"E": "B", "e": "b"}
 _STEP = "step"
 
@@ -64,7 +64,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _paired(events: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
-    """Join begin and end events to rows; count events without a partner."""
+    """Join begin and end events to rows; return (rows, number of events without a partner)."""
     intervals: list[Row] = []
     begun: dict[tuple[str, ...], list[int]] = {}
     threads: dict[str, int] = {}

@@ -77,7 +77,7 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class RawFile:
-    """An unpacked raw profile, in memory or in an open file."""
+    """A raw profile after unpacking, in memory or in an open file."""
 
     path: Path | str  # for messages: a path, a place in an archive, or a URL
     data: bytes | OpenFile
@@ -126,7 +126,7 @@ class RawFile:
 
     @contextlib.contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """Yield the path of the unpacked profile, if need be of a temporary file."""
+        """Yield the path of the unpacked profile, which may be a temporary file."""
         if isinstance(self.data, OpenFile):
             yield self.data.path
             return
@@ -162,7 +162,7 @@ def _unreadable(path: Path | str, error: OSError | ValueError) -> ProfileError:
 
 
 def raw_of_bytes(path: Path | str, content: bytes) -> RawFile:
-    """Return a profile of these bytes, unpacked if gzipped; messages show ``path``."""
+    """Unpack these bytes if they are gzipped; error messages call the profile ``path``."""
     return _unpacked_and_filled(RawFile(path, content))
 
 
@@ -181,7 +181,10 @@ def is_tar(content: bytes) -> bool:
 
 
 def unpacked_head(head: bytes) -> bytes:
-    """Unpack the beginning of a file; empty if it is damaged."""
+    """Unpack the first bytes of a file, or return them if they are not gzipped.
+
+    Damaged bytes give an empty result.
+    """
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
@@ -331,7 +334,7 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Replace an invalid token by JSON of equal length, so that error positions stay right."""
+    """Replace an invalid token by valid JSON of equal length, to keep error positions right."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "
@@ -368,7 +371,7 @@ _DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError,
 
 @dataclass(frozen=True)
 class Member:
-    """A file in an archive; ``fault`` says why it is unreadable."""
+    """A file in an archive; ``fault`` is the error if it cannot be read."""
 
     name: str
     begin: int
@@ -378,7 +381,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Members:
-    """The files of an archive; ``fault`` says why later ones are missing."""
+    """The files of an archive; ``fault`` is the error if later files are missing."""
 
     files: list[Member]
     fault: ProfileError | None
@@ -404,7 +407,7 @@ def members(raw: RawFile) -> Members:
 
 
 def _headers(tar: tarfile.TarFile, raw: RawFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the members' headers; the last member may be truncated."""
+    """Yield the headers of the files in an archive; the last file may be truncated."""
     last = -1
     while info := tar.next():
         if info.size < 0 or info.offset <= last:

@@ -26,7 +26,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
-    """One event: the columns that a reader fills, with times as in the file."""
+    """One event: its columns as far as the file has them, with times as in the file."""
 
     kind: str
     name: str
@@ -49,19 +49,22 @@ class Row(NamedTuple):
 
 
 def date_ns(origin_ns: int) -> int | None:
-    """Return ``origin_ns`` if it is a date; None if it is an uptime."""
+    """Return ``origin_ns`` if it counts from 1970; None if it counts from the machine's start."""
     return origin_ns if origin_ns >= _FIRST_DATE_NS else None
 
 
 def base_ns(origin_ns: int, added_ns: int | None) -> int | None:
-    """Return ``origin_ns`` as a date; ``added_ns`` turns an uptime into a date."""
+    """Return ``origin_ns`` counted from 1970.
+
+    ``added_ns`` is the time at which the machine started, in case ``origin_ns`` counts from there.
+    """
     if date_ns(origin_ns) is not None:
         return origin_ns
     return None if added_ns is None else positive(added_ns + origin_ns)
 
 
 def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> EventTable:
-    """Return the events table of ``rows``, with times counted from ``origin_ns``."""
+    """Make the events table of ``rows``; times count from ``origin_ns``."""
     return moved(columns(rows), origin_ns, rank)
 
 
@@ -90,7 +93,7 @@ def first_ns(columns: pa.Table | Spool) -> int:
 
 
 def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) -> EventTable:
-    """Return the events table of ``columns``, with times counted from ``origin_ns``."""
+    """Make the events table of ``columns``; times count from ``origin_ns``."""
     if isinstance(columns, Spool):
         return columns.events(origin_ns, rank)
     arrays = {name: columns.column(name) for name in columns.column_names}
@@ -118,20 +121,20 @@ def int64(value: object) -> int | None:
 
 
 def natural(value: object) -> int | None:
-    """Convert to an int; profilers write −1 for an unknown device or stream."""
+    """Convert to an int; a negative number becomes None, as profilers write −1 for unknown."""
     number = int64(value)
     return None if number is None or number < 0 else number
 
 
 def positive(value: object) -> int | None:
-    """Convert to an int; profilers write 0 or −1 for no id."""
+    """Convert to an int; 0 and less become None, as profilers write 0 or −1 for no id."""
     return natural(value) or None
 
 
 def device_facts(
     major: object, minor: object, multiprocessors: object, warp_size: object = None
 ) -> DeviceFacts:
-    """Convert a device's facts; what is no number becomes None."""
+    """Convert facts about a device; a value that is no number becomes None."""
     numbers = positive(major), natural(minor)
     return DeviceFacts(
         compute_capability=None if None in numbers else f"{numbers[0]}.{numbers[1]}",

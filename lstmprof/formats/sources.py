@@ -58,7 +58,8 @@ _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
-#: In a folder of a rank, a file's name often contains the number of a process or host instead.
+#: In the folder of a rank, only a name like ``rank3`` counts; another number is often that of a
+#: process or host.
 _ONLY_RANK = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
 #: The rank and world size that torch.profiler writes before the events.
 _JOB = re.compile(
@@ -75,9 +76,9 @@ _RAW_COLUMNS = tuple(
 
 @dataclass(frozen=True)
 class Source:
-    """One raw profile to load; messages show ``label``, its path or URL.
+    """A raw profile that can be loaded; error messages call it ``label`` (its path or URL).
 
-    ``folder_numbers`` come from the names of its folders: ``(0, 1)`` for ``node0/rank1``.
+    ``folder_numbers`` are the numbers in its folders' names: ``(0, 1)`` for ``node0/rank1``.
     """
 
     label: Path | str
@@ -92,14 +93,14 @@ class Source:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Return the numbers in folder and file names that may be ranks."""
+        """Return the numbers in the names of folders and file that may be ranks."""
         match = (_ONLY_RANK if self.folder_numbers else _RANK).search(self.name)
         return (*self.folder_numbers, _number(match)) if match else self.folder_numbers
 
 
 @dataclass(frozen=True)
 class _Archive:
-    """A tar archive. Pickling omits its content, so another process reads it again."""
+    """A tar archive. A worker process that receives it reads the file again."""
 
     source: Source
 
@@ -112,7 +113,7 @@ class _Archive:
 
 
 def path_of(word: Path | str) -> Path:
-    """Return the path; refuse an empty one, which would mean the working directory."""
+    """Convert to a path; refuse an empty one, which would mean the working directory."""
     if not str(word):
         raise ProfileError("''", "empty path (perhaps an unset shell variable)", _GIVE)
     return Path(word)
@@ -121,11 +122,11 @@ def path_of(word: Path | str) -> Path:
 def groups(word: Path | str, runs: Collection[Path] = ()) -> list[list[Source]]:
     """Return the profiles at a path or URL; possible ranks of one job form a group.
 
-    ``runs`` are folders that the caller opens as runs. They are left out, and a folder with nothing
-    else is no error.
+    ``runs`` are folders that the caller opens as runs; their files are left out. Without ``runs``,
+    a folder must have a profile.
 
     Raises:
-        ProfileError: nothing exists there, or nothing that can be a profile.
+        ProfileError: the path does not exist, or has nothing that can be a profile.
     """
     if is_url(word):
         return _at_url(str(word))
@@ -149,7 +150,7 @@ def groups(word: Path | str, runs: Collection[Path] = ()) -> list[list[Source]]:
 
 
 def _listed(folder: Path, runs: Collection[Path]) -> tuple[list[Path], list[Path]]:
-    """Return (files, unreadable folders) below ``folder``, without ``runs``."""
+    """Return (files, unreadable folders) below ``folder``; skip the folders ``runs``."""
     if not is_readable_folder(folder):
         raise _permission_denied(folder)
     files: list[Path] = []
@@ -197,12 +198,12 @@ def _stamp(path: Path) -> str:
 
 
 def _encodable(name: Path | str) -> str:
-    """Return ``name`` as text that UTF-8 can encode; undecodable bytes become ``\\xff``."""
+    r"""Return ``name`` as valid UTF-8; undecodable bytes become ``\xff``."""
     return str(name).encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _last_part(path: Path | str) -> str:
-    """Return the file's name, without a URL's query, which may be a secret key."""
+    """Return the name of the file, without the query of a URL, which may be a secret key."""
     text = str(path)
     return (text.partition("?")[0] if is_url(text) else text).rstrip("/").rpartition("/")[2]
 
@@ -230,7 +231,7 @@ def _groups_in_file(source: Source, head: bytes) -> list[list[Source]]:
 def _members(archive: Source) -> Iterator[Source]:
     """Yield the files of a tar archive that may be profiles.
 
-    An unreadable file raises its error when it is loaded.
+    An unreadable file raises its error only when it is loaded.
     """
     packed = _Archive(archive)
     listed = raw_file.members(packed.raw)
@@ -249,7 +250,7 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """Yield an archive's files, or a source that raises the error when it is loaded."""
+    """Yield the files of an archive; an unreadable archive raises its error when it is loaded."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -257,7 +258,7 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
 
 
 def _too_many(folder: Source, count: int) -> list[list[Source]]:
-    """Return a source that raises an error when loaded, if the folder has too many files."""
+    """Return a source whose loading fails, if the folder has too many files."""
     if count <= _MOST_FILES:
         return []
     fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"
@@ -282,10 +283,10 @@ def _member(archive: _Archive, label: str, member: Member) -> RawFile:
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
-    """Group files that may be ranks of one job.
+    """Group files that may be ranks of one job: ``node0/rank1.json``, ``node1/rank2.json``.
 
     Their names differ only in digits, or they are one TensorFlow session. Their folders differ only
-    in ranks.
+    in the numbers of ranks.
     """
     jobs: dict[tuple[tuple[str, ...], str], list[Source]] = {}
     files = _without_viewer_copies(list(sources))
@@ -314,7 +315,7 @@ def common_folder(group: Sequence[Source]) -> PurePosixPath:
 
 
 def are_apart(group: Sequence[Source]) -> bool:
-    """Return whether the files are in several folders."""
+    """Return whether the files lie in different folders."""
     return len({source.folder for source in group}) > 1
 
 
@@ -323,9 +324,9 @@ def _number(match: re.Match[str]) -> int:
 
 
 def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
-    """Join groups that together are all ranks of a torch.profiler job, inner folders first.
+    """Join groups of files that together have all ranks of a torch.profiler job.
 
-    ``heads`` has the beginning of each file by its label.
+    Inner folders are joined first. ``heads`` maps the label of a file to the beginning of the file.
     """
     ranks_in: dict[int, list[int]] = {}  # by the place of the group
     folder_of: dict[int, tuple[tuple[str, ...], int]] = {}
@@ -354,7 +355,7 @@ def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> 
 
 
 def _without_viewer_copies(sources: list[Source]) -> list[Source]:
-    """Drop trace-viewer files that have an XPlane of the same profile."""
+    """Drop the trace-viewer copy of each XPlane file."""
     planes = {str(s.label).removesuffix(_XPLANE) for s in sources if s.name.endswith(_XPLANE)}
     return [
         s
@@ -425,10 +426,10 @@ def _unreachable(url: str, error: Exception) -> ProfileError:
 
 
 def ranks_of(group: Sequence[Source], profiles: Sequence[Profile]) -> list[int] | None:
-    """Return each profile's rank; None if they are not ranks of one job.
+    """Return the rank of each profile; None if they are not ranks of one job.
 
     A recorded rank takes precedence over numbers in names. Profiles of one job agree on its size
-    and process groups, and overlap in time if they are in several folders.
+    and process groups. If they are in several folders, they must also overlap in time.
     """
     if len({profile.format for profile in profiles}) > 1:
         return None
@@ -447,9 +448,10 @@ def ranks_of(group: Sequence[Source], profiles: Sequence[Profile]) -> list[int] 
 
 
 def _ranks_in_names(numbers: Sequence[tuple[int, ...]]) -> Sequence[int]:
-    """Return the ranks in the names: the innermost number that differs in each file.
+    """Return the ranks that the names show: ``node1/rank0``, ``node1/rank1`` -> 0, 1.
 
-    If no number does (``node1/rank0``), files are counted in order.
+    A rank is the innermost number that differs between all files. Without such a number
+    (``node0/rank0``, ``node0/rank1``, ``node1/rank0`` …), files are counted in order.
     """
     if len({len(of_file) for of_file in numbers}) > 1:
         return []
@@ -462,7 +464,7 @@ def _ranks_in_names(numbers: Sequence[tuple[int, ...]]) -> Sequence[int]:
 
 
 def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
-    """Return whether the profiles agree on each process group."""
+    """Return whether all members of a process group have recorded this group."""
     groups_of = {r: p.process_groups for r, p in zip(ranks, profiles, strict=True)}
     return all(
         group in groups_of[member]
@@ -474,7 +476,7 @@ def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
 
 
 def _overlap(profiles: Sequence[Profile]) -> bool:
-    """Return whether some moment is in all profiles that have a date."""
+    """Return whether the profiles overlap in time; those without a date are ignored."""
     dated = [(p.base_ns, p.events) for p in profiles if p.base_ns is not None]
     if len(dated) < 2:
         return True

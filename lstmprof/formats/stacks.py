@@ -24,7 +24,7 @@ _BEFORE_PACKAGE = re.compile(
 
 @dataclass(frozen=True)
 class Stack:
-    """One distinct stack of a thread, innermost frame last; ``count`` samples had it."""
+    """A stack of a thread, innermost frame last, and how many samples show it (``count``)."""
 
     thread: str
     frames: tuple[str, ...]

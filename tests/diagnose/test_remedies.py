@@ -16,7 +16,7 @@ from lstmprof import implementations
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import causes, findings
 from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies, scans
-from lstmprof.diagnose.seen import DenseTable, Fact, Gaps, Product, Seen, Slow, Small
+from lstmprof.diagnose.seen import DenseTable, Fact, Gaps, Growing, Product, Seen, Slow, Small
 from lstmprof.diagnose.seen.recurrent import Unrolled
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor
@@ -215,7 +215,7 @@ LAYER = {"form": "loop", "library": None, "time_steps": 20, "calls": 1, "hidden"
 LAYER |= {"kernels_per_time_step": None}
 #: … and twenty calls of a layer op, one time step each.
 ONE_STEP = {**LAYER, "form": "layer op", "op": "aten::lstm", "cell": "lstm", "cells": 1}
-ONE_STEP |= {"time_steps": 1, "calls": 20, "forward_ns": 9, "backward_ns": 9}
+ONE_STEP |= {"time_steps": 1, "calls": 20, "forward_ns": 15, "backward_ns": 15}
 IN_TREES = {**LAYER, "op": "4 products", "cell": "lstm", "cells": 3, "calls": 4}
 IN_TREES |= {"forward_ns": 400, "backward_ns": 9, "per_step": 4}
 TREE = {"script_tree": {"file": "a.py", "line": 7, "function": "visit", "ns": 1000}}
@@ -402,7 +402,7 @@ CASES: dict[str, Case] = {
     "gates together": Case(
         "dispatch",
         with_paths(JAX, APART, layers=[SEPARATE]),
-        None,
+        788,  # 35 of 40 ops of the loop go
         {
             "a matmul per gate": with_paths(JAX, APART, layers=[{**SEPARATE, "rung": None}]),
             "a CPU": with_paths(JAX, APART, device=0, layers=[SEPARATE]),
@@ -451,13 +451,15 @@ CASES: dict[str, Case] = {
     ),
     "parallel form": Case(
         "dispatch",
-        run(DISPATCH, seen=replace(TORCH, looped_module=("mLSTMCell", 256))),
-        None,
+        run(DISPATCH, seen=replace(TORCH, looped_module=("mLSTMCell", 256, 700))),
+        700,
         {
             "a loop": run(DISPATCH, seen=TORCH),
-            "a form for a CPU": run(DISPATCH, seen=replace(TORCH, looped_module=("Mamba", 256))),
+            "a form for a CPU": run(
+                DISPATCH, seen=replace(TORCH, looped_module=("Mamba", 256, 700))
+            ),
             "launches on a GPU": run(
-                DISPATCH, device=0, seen=replace(TORCH, looped_module=("mLSTMCell", 256))
+                DISPATCH, device=0, seen=replace(TORCH, looped_module=("mLSTMCell", 256, 700))
             ),
         },
     ),
@@ -670,7 +672,7 @@ CASES: dict[str, Case] = {
     "whole sequence in one call": Case(
         "matmul",
         run(MM, seen=TORCH, layers=[ONE_STEP]),
-        None,
+        600,  # 20 calls with a backward pass each
         {
             "one time step": run(MM, seen=TORCH, layers=[{**ONE_STEP, "time_steps": 20}]),
             "eight calls": run(MM, seen=TORCH, layers=[{**ONE_STEP, "calls": 7}]),
@@ -985,8 +987,8 @@ CASES: dict[str, Case] = {
     ),
     "detach the state": Case(
         "matmul",
-        run(MM, seen=replace(TORCH, growing=(44, 84))),
-        None,
+        run(MM, seen=replace(TORCH, growing=Growing(44, 84, 500))),
+        500,
         {"grows": run(MM, seen=TORCH)},
     ),
     "wait beside the step": Case(

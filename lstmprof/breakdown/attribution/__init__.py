@@ -31,7 +31,8 @@ from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
-#: What the host does: a thread's state, no recorded event, or an unknown thread.
+#: What a thread does: its state (such as ``python``), ``host`` (it has no event now), or
+#: ``unattributed`` (the thread is unknown).
 _THREAD_CAUSES = (*STATES, HOST, UNATTRIBUTED)
 #: Causes of a device's idle time; ``tail:`` marks the time after a step's last activity.
 _CAUSES = (*_THREAD_CAUSES, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _THREAD_CAUSES))
@@ -47,14 +48,13 @@ BETWEEN_OPS: tuple[Label, ...] = (("idle", "python"), ("idle", HOST))
 class Intervals:
     """The time intervals of one device, or of the host; they fill the steps without overlaps.
 
-    Arrays have one entry per interval: index of its step, row of its event (or ``NONE``), index of
-    its (state, part) in ``labels``, start and end.
+    Arrays have one entry per interval.
     """
 
     labels: tuple[Label, ...]
-    window: Ints
-    row: Ints
-    label: Ints
+    window: Ints  # index of the interval's step
+    row: Ints  # row of the event that ran; ``NONE`` if no event ran
+    label: Ints  # index in ``labels``
     start_ns: Ints
     end_ns: Ints
 
@@ -81,7 +81,10 @@ class Intervals:
 def attributed(
     events: EventTable, windows: Sequence[Window], rank: int | None
 ) -> dict[int | None, Intervals]:
-    """Find what each device of ``rank``, or its host (None), did at each time of the steps."""
+    """Return what each device of ``rank`` did at each time of the steps.
+
+    Without device activities, the only key is None: the host.
+    """
     return Attribution(events).intervals(windows, rank)
 
 
@@ -99,10 +102,10 @@ class Attribution:
         waits: Mapping[int, Waits] | None = None,
         within: tuple[int, int] | None = None,
     ) -> dict[int | None, Intervals]:
-        """Find what each device of ``rank``, or its host (None), did at each time of the steps.
+        """Return what each device of ``rank`` did at each time of the steps (None: the host).
 
-        ``waits`` (idle times of each device in the whole profile) and ``within`` (start, end) are
-        for a section of the profile.
+        If the events are only a section of the profile, ``within`` is the (start, end) of this
+        section, and ``waits`` has each device's idle times in the whole profile.
         """
         steps = _StepBounds(windows, within)
         ranges = tuple(windows[0].framework_ranges) if windows else ()
@@ -121,7 +124,7 @@ class Attribution:
 
 
 class _StepBounds:
-    """Start, end and thread of each step, clipped to ``within`` (``ends_ns`` is not clipped)."""
+    """Start, end and thread of each step; only the part inside ``within`` (start, end) counts."""
 
     def __init__(self, windows: Sequence[Window], within: tuple[int, int] | None) -> None:
         self.start_ns, self.ends_ns, self.thread = (
@@ -132,14 +135,14 @@ class _StepBounds:
                 [NONE if w.thread is None else w.thread for w in windows],
             )
         )
-        self.end_ns = self.ends_ns
+        self.end_ns = self.ends_ns  # ``ends_ns`` is never cut
         if within is not None:
             self.start_ns = np.maximum(self.start_ns, within[0])
             self.end_ns = np.minimum(self.ends_ns, within[1])
 
 
 class _Hosts:
-    """The host threads of a profile, and the innermost event at each time."""
+    """The host threads of a profile, and the innermost event of each thread at each time."""
 
     def __init__(self, events: EventTable, framework_ranges: Sequence[str]) -> None:
         self.events = events
@@ -153,12 +156,11 @@ class _Hosts:
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
-        """Return all (state, part), busy before idle."""
+        """Return all labels, such as ``("busy", "gemm")``; busy before idle."""
         return (*(("busy", c) for c in self.categories), *(("idle", c) for c in _CAUSES))
 
     @cached_property
     def computes(self) -> Flags:
-        """Return a mask of the ops that compute on the host."""
         return host.computing(self.events)
 
     @cached_property
@@ -177,7 +179,7 @@ class _Hosts:
         return len(self.categories) + _CAUSES.index(cause)
 
     def segments(self, thread: int) -> Segments:
-        """Return the innermost event of ``thread`` at each time, as rows."""
+        """Return which event of ``thread`` is innermost at each time."""
         if thread not in self._segments:
             rows = self._rows_of_threads.get(thread, np.empty(0, dtype=np.int64))
             self._segments[thread] = filled(innermost(self.events, rows))
@@ -186,9 +188,10 @@ class _Hosts:
     def blocked(
         self, thread: Ints, start: Ints, end: Ints
     ) -> Iterator[tuple[Ints, Flags, Ints, Ints]]:
-        """Split each [start, end) where its ``thread`` begins or ends a wait for a device.
+        """Split intervals where their threads begin or end to wait for a device.
 
-        Yield arrays: index of the split interval, whether the thread waited, start, end.
+        ``thread`` has the thread of each interval. Yield arrays: index of the interval, whether the
+        thread waited, start and end of the piece.
         """
         for number in np.unique(thread).tolist():
             places = np.flatnonzero(thread == number)
@@ -203,7 +206,7 @@ class _Hosts:
             yield places[shared.interval], inside, shared.start_ns, shared.end_ns
 
     def state_labels(self, row: Ints) -> Ints:
-        """Return what a thread does in its innermost event ``row``, as indices into ``labels``.
+        """Return what a thread does, as indices in ``labels``; ``row`` is its innermost event.
 
         ``row`` is ``NONE`` while the thread has no event.
         """
@@ -246,8 +249,8 @@ def _idle_intervals(
 ) -> Iterator[_Columns]:
     """Find the causes of the device's idle times.
 
-    Before a launch call, the cause is what the calling thread did. After it, the cause is launch
-    latency or queued work.
+    An idle time ends with an activity. Before the launch call of this activity, the cause is what
+    the calling thread did. After the call, the cause is launch latency or queued work.
     """
     segments = filled(device.busy)
     free = np.flatnonzero(segments.owner == NONE)
@@ -287,7 +290,7 @@ def _idle_intervals(
 def _thread_intervals(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
-    """Split each [start, end) by what its ``thread`` did at each time.
+    """Split each interval [start, end) by what its ``thread`` did at each time.
 
     ``tail`` is a mask of the intervals after the last activity of a step.
     """

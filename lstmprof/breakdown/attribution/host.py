@@ -20,10 +20,10 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
-#: Framework → ranges of lstmprof's captures in which no Python of the user runs; the first recorded
-#: one counts. In the backward pass, PyTorch's autograd and Chainer walk their graphs. Elsewhere a
-#: step is one call of a compiled function, which has its own range since version 4 of the table
-#: format.
+#: Framework → ranges of lstmprof's captures in which no Python of the user runs. If several
+#: of them were recorded, the first one counts. In the backward pass, PyTorch's autograd and Chainer
+#: walk their graphs. Elsewhere a step is one call of a compiled function, which has its own range
+#: since version 4 of the table format.
 _BACKWARD_RANGES = {
     "torch": ("backward",),
     "tensorflow": (PROGRAM, "step"),
@@ -36,8 +36,8 @@ _BACKWARD_RANGES = {
     "onnxruntime": (PROGRAM, "step"),
     "openvino": (PROGRAM, "step"),
 }
-#: Priority of busy threads by category of work: the lowest number counts, and other categories have
-#: 0. Idle states follow from ``_FIRST_IDLE`` on.
+#: If several threads work at once, the category of work with the lowest number decides what the
+#: host does. Other categories have 0. Idle states have ``_FIRST_IDLE`` and higher numbers.
 _PRIORITY = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
 #: XLA on a CPU: names of copy instructions, and of the event around a program's instructions.
@@ -72,7 +72,7 @@ def omits_short_ops(parts: Collection[tuple[str, str]], names: Iterable[str | No
 
 
 def framework_ranges(info: RunInfo) -> tuple[str, ...]:
-    """Return the names of the ranges in which no Python of the user runs."""
+    """Return the names of the ranges in which no Python of the user runs, such as ``backward``."""
     captured = info.source == CAPTURED
     return _BACKWARD_RANGES.get(str(info.framework), ()) if captured else ()
 
@@ -108,9 +108,9 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_threads(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Return the event that decides what the host does at each time, computing ops first.
+    """Choose one event per time for the whole host: an op that computes, if any thread runs one.
 
-    ``state`` is a code per event: what its thread does (dispatch, Python, a wait …).
+    ``state`` says what a thread does in each event, as a code (dispatch, Python, a wait …).
     """
     thread = thread_ids(events)
     rows = events.rows_of_rank(rank)

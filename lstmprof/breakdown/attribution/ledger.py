@@ -78,7 +78,7 @@ def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_E
 
 
 class _Sums:
-    """Time per rank, device, step and part, summed over batches of events."""
+    """Time per rank, device, step and ``("busy", "gemm")`` …, summed over batches of events."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
         self._windows = windows
@@ -130,14 +130,14 @@ def _meets(window: Window, within: tuple[int, int] | None) -> bool:
 
 
 def _summed(intervals: Intervals, windows: int) -> Ints:
-    """Return ns, with one row per step and one column per (state, part)."""
+    """Return an array of ns: one row per step, one column per label (``("busy", "gemm")`` …)."""
     spent = np.zeros((windows, len(intervals.labels)), dtype=np.int64)
     np.add.at(spent, (intervals.window, intervals.label), intervals.end_ns - intervals.start_ns)
     return spent
 
 
 def _labels(categories: list[str]) -> list[tuple[str, str]]:
-    """Return all (state, part) in the order of the table's rows."""
+    """Return all labels, such as ``("busy", "gemm")``, in the order of the table's rows."""
     waits = (*STATES, HOST, UNATTRIBUTED)
     tails = [TAIL + cause for cause in waits]
     idle = [*tails, UNATTRIBUTED, CALL, LATENCY, QUEUED, *STATES, HOST]

@@ -29,7 +29,7 @@ _COLLECTIVE_CLASS = 1
 
 @dataclass(frozen=True)
 class DeviceActivity:
-    """A device's activities, sorted by start, and which one counts at each time (``busy``)."""
+    """A device's activities, sorted by start; ``busy`` has one of them for each busy time."""
 
     number: int
     start_ns: Ints
@@ -76,7 +76,8 @@ def _classes(events: EventTable) -> Ints:
 #: Longest launch latency: ``LATENCIES`` times the profile's median latency, but at least
 #: ``LEAST_LATENCY_NS`` (λ in docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
-#: If so many events may explain waits, leaving out the others saves no time.
+#: If a larger share of the events may explain waits, all events are read: leaving out the rest
+#: would save no time.
 MOST_EXPLAINING = 0.7
 _NEVER = np.iinfo(np.int64).min
 
@@ -139,7 +140,7 @@ class _Gaps:
 
 
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
-    """Return the idle times of each device of ``ranks``, from a profile sorted by start."""
+    """Return the idle times of each device of ``ranks``; events must be sorted by start."""
     gaps: dict[tuple[int, int], _Gaps] = {}
     # Activities with the latest start: more with this start may follow in the next piece.
     late: dict[tuple[int, int], Ints] = {}
@@ -161,7 +162,7 @@ def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, d
 
 
 def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int], Ints]]:
-    """Yield (rank, device) and the rows of its activities among the rows ``piece``."""
+    """Yield each (rank, device) in a piece of the table, with the rows of its activities."""
     kinds = [kind in ACTIVITY_KINDS for kind in packed.texts("kind")]
     chosen = np.array([*kinds, False])[packed.codes("kind", piece)]
     chosen &= (packed.values("dur_ns", piece) > 0) & packed.has_value("device", piece)
@@ -210,7 +211,7 @@ def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits
 
 
 def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple[Ints, Ints]:
-    """Return starts and ends of the times in which host events may explain waits."""
+    """Return the starts and ends of the times in which host events may explain waits."""
     always = np.iinfo(np.int64).max
     closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
     parts = []

@@ -48,7 +48,7 @@ from lstmprof.events.table import NONE, UNKNOWN
 
 #: Columns of the events to read.
 _READS = ("event_id", "kind", "start_ns", "dur_ns", "rank", "shapes", "launch_id")
-#: The program used a GPU, or may have used one, but the profile has no GPU activity.
+#: Kinds of missing data: the program used a GPU, or may have, but the profile has no GPU activity.
 NO_GPU_LACKS = ("TPU not read", "no GPU activity", "no ops or kernels of the program", GPU_UNSEEN)
 
 
@@ -151,7 +151,7 @@ Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 @dataclass(frozen=True)
 class Question:
-    """One check: which missing data it reports, and what it says about recorded data."""
+    """One check: the kinds of missing data that it reports, and its answer if none is missing."""
 
     name: str
     lacks: tuple[str, ...]
@@ -159,7 +159,7 @@ class Question:
 
 
 def is_counted(lack: Lack, part: Part) -> bool:
-    """Return whether ``check`` reports missing data.
+    """Return whether ``check`` reports this kind of missing data.
 
     Slow recording is not reported if only input shapes made it slow.
     """
@@ -167,14 +167,14 @@ def is_counted(lack: Lack, part: Part) -> bool:
 
 
 def state_of(lack: Lack) -> State:
-    """Return how bad the missing data are."""
+    """Return how bad the missing data are, such as ``fail``."""
     if lack.kind == "no step markers":
         return NOT_RECORDED
     return FAIL if lack.blinds or (lack.share or 0.0) > FAIL_SHARE else WARN
 
 
 def graded(share: float) -> State:
-    """Return how bad the profiler's overhead is, as a share of the undisturbed step."""
+    """Return ``ok``, ``warn`` or ``fail`` for the profiler's overhead (0.1: 10 % of a step)."""
     share = round(share, 9)  # the float 1.1 − 1 is a little more than 0.1
     return FAIL if share > FAIL_SHARE else WARN if share > WARN_SHARE else OK
 
@@ -238,8 +238,8 @@ def _clocks(part: Part) -> Answer:
         return OK, early, share
     most = quantity(part.early_ns, "ns")
     sentence = (
-        f"{early}, by up to {most}, so the clocks of host and device differ and launch latencies "
-        "are unknown; record fewer steps"
+        f"{early}, by up to {most}: the clocks of host and device differ, so launch latencies are "
+        "unknown; record fewer steps"
     )
     return (FAIL if (share or 0.0) > FAIL_SHARE else WARN), sentence, share
 
@@ -329,8 +329,8 @@ QUESTIONS = (
 )
 
 
-#: Alone, these checks get no recipe for a better profile: it would take a second run, or slow down
-#: each op.
+#: If only these checks find that data are missing, no recipe for a better profile is shown: it
+#: would need a second run, or slow down each op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
 #: Exit status if a check fails, or if ``lstmprof compare --fail-if`` is true.
 FAILED = 3
@@ -366,9 +366,10 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """Return rows about missing data, else about the recorded data.
+    """Return the rows of one check on one rank: missing data, and the check's answer.
 
-    Data missing in the whole run are reported only for the ``first`` rank.
+    An answer that is OK is left out if data are missing. Data that the whole run lacks are
+    reported only for the ``first`` rank.
     """
     rows = []
     for lack in part.lacks:

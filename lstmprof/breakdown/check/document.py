@@ -49,7 +49,7 @@ class Checked(Documented, frozen=True):
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Return pairs of texts: (state and name of the check, sentence).
+        """Return each line as two texts, such as ``("  ok            stacks:", "3 frames")``.
 
         Ranks with the same result share a line: "rank 3 (likewise 0, 1 and 5 more): …".
         """

@@ -21,14 +21,14 @@ from lstmprof.events.threads import STATES, state_codes
 
 #: Rare events occur in less than this share of the steps.
 RARE_SHARE = 0.5
-#: Least time of a listed rare event, as a share of a clean step.
+#: A rare event is listed if it takes at least this share of a clean step.
 LEAST_RARE_SHARE = 0.02
 #: Long events take more than this many times their usual time.
 LONG = 3
 #: An event that is long in some steps is listed if it explains this share of the steps' extra time,
 #: and this many times its usual share of a step: preemptions hit the longest op most often.
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
-#: In names of Python frames of PyTorch's profiler
+#: Names of Python frames inside PyTorch's own profiler contain this path.
 _PROFILER = "torch/profiler/"
 #: A step's time without ops
 BETWEEN = "Python between the ops"
@@ -124,9 +124,9 @@ def _long_in_some(
     step_ns: float,
     quantile: float,
 ) -> list[Rare]:
-    """Return events that are long in some steps, and so explain why these are long.
+    """Return the events that explain, by their long times, why some steps are long.
 
-    ``key`` is equal for events that count together.
+    Events with equal ``key`` count together, such as all calls of ``cudaMalloc``.
     """
     differ_ns = sum(max(w.end_ns - w.start_ns - step_ns, 0.0) for w in windows)
     rows = np.flatnonzero(key != NONE)

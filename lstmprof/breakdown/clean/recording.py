@@ -27,12 +27,12 @@ RECORDING_NS = 180
 #: 3.2 µs without and 4.8 µs with the profiler, for 14 events (jax 0.10); an eager product in
 #: TensorFlow 2.21 takes 5.2 µs without and 5.7 µs with the profiler, for 8 events.
 QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
-#: Highest cost of an event, in ns or as a multiple of its cost in a loop of one trivial call; the
-#: larger limit holds. Measured as CPU time of steps of five implementations, with and without the
-#: profiler, on the EPYC beside five other processes: 1.6 to 2.3 µs per event for torch.profiler,
-#: 1.5 to 2.0 µs for jax.profiler, 3.0 to 3.1 µs for tf.profiler. On the Xeon, an event in a step
-#: cost 1 to 2.7 times as much as in the loop for torch.profiler, and 2.1 to 2.6 times as much for
-#: tf.profiler.
+#: Highest cost of recording an event, in ns or as a multiple of its cost in a loop of one trivial
+#: call; the larger limit holds. Measured as CPU time of steps of five implementations, with and
+#: without the profiler, on the EPYC beside five other processes: 1.6 to 2.3 µs per event for
+#: torch.profiler, 1.5 to 2.0 µs for jax.profiler, 3.0 to 3.1 µs for tf.profiler. On the Xeon, an
+#: event in a step cost 1 to 2.7 times as much as in the loop for torch.profiler, and 2.1 to 2.6
+#: times as much for tf.profiler.
 MOST_RECORDING_NS, MOST_TIMES = 3_000, 4
 #: Ranges that a capture writes around a step and its phases.
 OWN_RANGES = frozenset({"step", "input", "forward", "loss", "backward", "optimizer"})
@@ -60,8 +60,9 @@ class Cost:
 class Costs:
     """The least, highest and usual cost of recording one event.
 
-    ``shape`` divides 1 ns into the time before, inside and after an event. ``own_range``: cost of a
-    range of the capture. ``measured``: by this capture.
+    ``shape`` divides 1 ns of cost into the time before, inside and after an event. ``own_range`` is
+    the cost of a range that lstmprof's capture adds, such as ``forward``. ``measured``: the run
+    itself measured the costs.
     """
 
     shape: Cost
@@ -73,7 +74,7 @@ class Costs:
 
 
 def costs_of(info: RunInfo) -> Costs:
-    """Return the costs that the run measured (median over its rounds), else defaults."""
+    """Return the costs that the run measured (median of its processes), else default costs."""
     rounds = [r for r in info.recording or () if r.event_ns]
     if not rounds:
         usual_ns = QUICK_RECORDING_NS.get(str(info.profiler), RECORDING_NS)
@@ -87,7 +88,7 @@ def costs_of(info: RunInfo) -> Costs:
 
 
 def _event(loop: RecordingInfo) -> Cost:
-    """Return the cost of an event, as measured in a loop."""
+    """Return the cost of one event in a loop of one trivial call."""
     whole, inside = loop.event_ns or 0.0, loop.event_inside_ns or 0.0
     before = (whole - inside) / 2 if loop.event_before_ns is None else loop.event_before_ns
     return Cost(before, inside, whole - inside - before)
@@ -106,10 +107,10 @@ def _median(costs: list[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Borders:
-    """How many recorded events border on each time interval, and put cost into it.
+    """Numbers of events whose recording took time in each time interval.
 
     ``before``: events that begin at the interval's end. ``after``: events that end at its start.
-    ``own``: how many of its two borders the interval shares with its own event.
+    ``own``: how many ends (0, 1 or 2) the interval has in common with its own event.
     """
 
     before: Ints
@@ -127,7 +128,7 @@ class Borders:
 
 @dataclass(frozen=True)
 class Recorded:
-    """How many framework events, and ranges of the capture, border on each time interval."""
+    """The ``Borders`` of the framework's events, and of the ranges that the capture adds."""
 
     events: Borders
     ranges: Borders
@@ -141,10 +142,10 @@ class Recorded:
 
 
 def recorded(events: EventTable, intervals: Intervals, *, own_ranges: bool) -> Recorded:
-    """Count the recorded events that border on each of ``intervals``.
+    """Count the events that begin or end at the ends of each of ``intervals``.
 
-    Launch latency, queued and unattributed time get none, because a faster host would not shorten
-    them. ``own_ranges``: count the capture's ranges separately.
+    Launch latency, queued and unattributed time get 0, because a faster host would not shorten
+    them. ``own_ranges``: count the ranges that the capture adds separately.
     """
     thread = thread_ids(events)
     on_host = (thread >= 0) & ~events.is_kind("overhead")
@@ -188,7 +189,7 @@ def _borders(events: EventTable, intervals: Intervals, chosen: Flags, host: Flag
 
 
 def _count_equal(thread: Ints, event_ns: Ints, own: Ints, interval_ns: Ints) -> Ints:
-    """Count for each pair (own, interval_ns) the equal pairs (thread, event_ns)."""
+    """Count, for each interval, the events with its thread (``own``) and its time."""
     if not len(thread):
         return np.zeros(len(own), dtype=np.int64)
     threads = int(max(thread.max(initial=NONE), own.max(initial=NONE))) - NONE + 1

@@ -22,10 +22,10 @@ from lstmprof.runs.fields import ScriptLine
 
 #: Idle time in which the script waits.
 SCRIPT_WAITS = "waiting"
-#: Only sleeps stay as long on a busy machine; all other lines and waits get longer.
+#: Calls that sleep. On a busy machine, sleeps do not get longer, but all other waits do.
 SLEEPS = re.compile(r"time\.sleep")
-#: A time between ops that is shorter than this share of all waits gets a wait only if the longer
-#: ones are too short. Chosen by hand.
+#: Waits are placed into the times between ops that last at least this share of all waits. Shorter
+#: times get a wait only if the longer ones are full. Chosen by hand.
 LEAST_SHARE = 0.05
 
 
@@ -36,7 +36,7 @@ def slept_ns(lines: Iterable[ScriptLine]) -> int:
 
 
 def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptLine]) -> Intervals:
-    """Mark where the script waited, in the intervals of a host.
+    """Mark the times at which the script waited, in the intervals of a host.
 
     Waits are placed into the preparation of the input first, then into the longest times between
     ops. Time in which any thread computes stays busy.

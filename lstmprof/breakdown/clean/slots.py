@@ -23,10 +23,11 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Above this product of lengths, events are matched by occurrence: the search for a common
-#: subsequence needs one bit per pair of events, 25 MB at this size.
+#: If two steps have more pairs of events than this, the n-th event with a label matches the n-th
+#: one of the other step. The search for a common subsequence would need one bit per pair (25 MB).
 MOST_PAIRS = 200_000_000
-#: Differs between steps: TensorFlow's ``#id=3,step=7#``, memory addresses, step numbers.
+#: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, memory addresses,
+#: step numbers.
 VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
 #: Codes of events without a parent in the step
 _OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
@@ -35,10 +36,11 @@ _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Slots:
-    """The slot of each time interval and event (``of_event``).
+    """The slot of each time interval (``slot``) and of each event (``of_event``).
 
-    Intervals with equal ``like`` run the same code at different places. ``absent`` lists (slot,
-    step) of gaps of length 0, where a device began the next activity when the previous one ended.
+    Intervals with equal ``like`` run the same code, maybe at different places of the step.
+    ``absent`` has the (slot, step) of each gap of length 0: the device began the next activity when
+    the previous one ended.
     """
 
     slot: Ints
@@ -50,10 +52,10 @@ class Slots:
 def slots_of_intervals(
     events: EventTable, windows: Sequence[Window], intervals: Intervals, on_device: bool
 ) -> Slots:
-    """Match the time intervals of the steps.
+    """Give matching time intervals of different steps the same slot.
 
-    Time inside an event is split at the events directly inside it. All idle time of a device before
-    an activity is one slot, whatever the device waits for.
+    The time between two events that are directly inside an event is a slot of its own. All idle
+    time of a device before an activity is one slot, whatever the device waits for.
     """
     if not len(events):
         slot = numbered(intervals.label)
@@ -83,7 +85,7 @@ def slots_of_intervals(
 
 
 def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
-    """Return the slot of the next activity after each interval, in its step."""
+    """Return the slot of the next activity in the same step, for each interval."""
     order = np.lexsort((intervals.start_ns, intervals.window))
     window, sorted_busy = intervals.window[order], busy[order]
     positions = np.where(sorted_busy, np.arange(len(order)), len(order))
@@ -96,7 +98,7 @@ def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
 
 
 def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
-    """Return (slot, step) where the device is not idle, but is idle in other steps."""
+    """Return the (slot, step) of each gap that has no time in this step, but time in others."""
     gap_before = np.full(int(activity_slot.max(initial=0)) + 1, NONE, dtype=np.int64)
     gaps = np.flatnonzero(~busy & (activity_slot != NONE))
     gap_before[activity_slot[gaps]] = slot[gaps]
@@ -126,7 +128,7 @@ def _last_child(events: EventTable, intervals: Intervals) -> Ints:
 
 
 def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Match the events of the steps of one rank."""
+    """Return each event's slot: matching events of different steps get the same number."""
     slots = np.full(len(events), NONE, dtype=np.int64)
     if not windows:
         return slots
@@ -179,7 +181,7 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return a number per event, equal for equal names without step numbers and addresses."""
+    """Return a code for each event's name, the same code for ``train#1`` and ``train#2``."""
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)
@@ -193,14 +195,12 @@ _LABEL_COLUMNS = ("kind", "name", "shapes", "stream")
 
 
 def _labels(events: EventTable) -> Ints:
-    """Return a number per event, equal for equal kind, name, shapes and stream."""
+    """Return a code per event, the same for events of equal kind, name, shapes and stream."""
     kinds, shapes = (events.texts(c)[0].astype(np.int64) for c in ("kind", "shapes"))
     return numbered(kinds, names_without_numbers(events), shapes, events.ints("stream", UNKNOWN))
 
 
 class _Children:
-    """Looks up the events directly inside events."""
-
     def __init__(self, parent: Ints, rows: Ints) -> None:
         inner = rows[parent[rows] >= 0]
         self._rows = inner[np.argsort(parent[inner], kind="stable")]
@@ -215,7 +215,7 @@ class _Children:
 
 
 def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
-    """Match events whose parents match (equal ``above``); return their slots, from 0."""
+    """Return slots (from 0) of events whose parents have the slots ``above``."""
     order = np.lexsort((start_ns, window, above))
     above, window, label = above[order], window[order], label[order]
     sequence = Groups(above, window)
@@ -238,7 +238,7 @@ def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
 
 
 def _occurrences(sequence: Ints, label: Ints) -> Ints:
-    """Return how many earlier events of the same sequence have the same label."""
+    """Count equal labels from 0 in each sequence: ``a b a a`` gives ``0 0 1 2``."""
     pairs = numbered(sequence, label)
     order = np.argsort(pairs, kind="stable")
     sorted_pairs = pairs[order]
@@ -267,9 +267,9 @@ def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Int
 
 
 def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: Ints) -> None:
-    """Set each event's ``position`` in the longest sequence of all steps.
+    """Set ``position`` to the index of the matching event in the step with the most events.
 
-    ``ends`` has the (first, end) of each step's sequence.
+    ``ends`` has the (first, end) of each step's events.
     """
     longest = max(ends, key=lambda span: span[1] - span[0])
     size = longest[1] - longest[0]
@@ -289,7 +289,7 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Match the remaining events with free ones of the same label, or append them."""
+    """Match each event that is left with a free event of the same label, or append it."""
     unmatched = np.flatnonzero(positions == NONE).tolist()
     if not unmatched:
         return

@@ -23,25 +23,26 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column
 from lstmprof.runs.metadata import RunInfo
 
-#: Fewest iterations before, and after, the profile of a round to report a change of the step time.
+#: A change of the step time is reported only if each process has at least this many iterations
+#: before its profile, and as many after it.
 LEAST_ITERATIONS = 5
-#: A process has changed if steps take longer after the profile by this share, in at least this many
-#: rounds. Chosen by hand, above the differences between rounds of one process on a quiet machine.
+#: A change is reported if steps take longer after the profile by at least this share, in at least
+#: this many rounds. Chosen by hand, above the differences between rounds on a quiet machine.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
 #: A thread counts as alone if the other threads of its process run for at most this share of the
 #: time. Chosen by hand.
 ALONE_SHARE = 0.02
 
-#: Steps that may do different work are not compared with the profile if the interquartile range of
-#: their times is a larger share of the median. Chosen by hand.
+#: If steps may do different work, and the interquartile range of their times is more than this
+#: share of their median, profiled and timed steps are not compared. Chosen by hand.
 UNLIKE_SHARE = 0.1
 
 #: Time of one page fault in ns. Measured on an EPYC beside seven other processes: 2.7 to 3.4 µs of
 #: CPU time for the first touch of each of 20,000 pages of 4 KiB (mmap, no huge pages).
 FAULT_NS = 2_700
-#: Page faults distort the profile if profiled steps have so many times those of timed iterations,
-#: and the additional ones take this share of a step. Chosen by hand.
+#: Page faults distort the profile if a profiled step has at least ``MORE_FAULTS`` times as many as
+#: a timed one, and the additional ones take ``FAULTS_SHARE`` of the step. Chosen by hand.
 MORE_FAULTS, FAULTS_SHARE = 2, 0.1
 #: With these settings glibc keeps freed memory. Measured on a handwritten LSTM of torch 2.13: 8,800
 #: page faults per profiled step without the settings, 0 with them, 8,800 if only MALLOC_TOP_PAD_ is
@@ -89,8 +90,8 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
         yield Warning(
             STATE,
             f"steps took {1 + change:.2f}× as long after profiling, in every round",
-            "look for denormal numbers (see --keep-denormals), and for memory use, hooks or logs "
-            "that grow from step to step",
+            "possible causes: denormal numbers (see --keep-denormals), or memory use, hooks or "
+            "logs that grow from step to step",
         )
 
 
@@ -107,8 +108,8 @@ def _faults(iterations: Iterations) -> Warning | None:
         return None
     return Warning(
         FAULTS,
-        f"profiled steps have {count(profiled)} page faults each, and timed steps {count(timed)}, "
-        "so ops that touch fresh memory take longer in the profile",
+        f"a profiled step has {count(profiled)} page faults (a timed step: {count(timed)}), so "
+        "ops on new memory take longer in the profile",
         f"set {KEEP_FREED} for the program, and profile it again",
     )
 
@@ -154,7 +155,7 @@ class Iterations:
         return len(self.table)
 
     def column(self, name: str) -> Ints | None:
-        """Return a column, if it is complete."""
+        """Return a column of ``timings.parquet``, if it has no null."""
         if name not in self.table.column_names or self.table.column(name).null_count:
             return None
         values: Ints = self.table.column(name).to_numpy().astype(np.int64)
@@ -162,19 +163,18 @@ class Iterations:
 
     @cached_property
     def wall_ns(self) -> Ints:
-        """Return the wall times in execution order."""
         wall_ns = self.column("wall_ns")
         assert wall_ns is not None
         return wall_ns
 
     @property
     def rounds(self) -> Ints:
-        """Return the round (process) of each iteration."""
+        """Return the number of the process that ran each iteration."""
         rounds = self.column("round")
         return np.zeros(len(self), np.int64) if rounds is None else rounds
 
     def before_and_after(self) -> list[tuple[Ints, Ints]]:
-        """Return each round's wall times before and after the profile."""
+        """Return the wall times before and after the profile, for each process."""
         late = self.column("after_profile")
         if late is None:
             return []
@@ -251,7 +251,7 @@ class Iterations:
 
     @property
     def _later(self) -> Ints:
-        """Return the second half of each round's iterations before and after the profile.
+        """Return the later half of the iterations before each profile, and of those after it.
 
         In the first half, input may be ready because lstmprof was starting or ending the profile.
         """
@@ -342,7 +342,7 @@ COLUMNS = (
     ),
     Column.real(
         "inflation_share",
-        "median profiled step divided by the median iteration, minus 1",
+        "median profiled step divided by the median timed step, minus 1",
         "no step was profiled, or the steps do different work",
     ),
     Column.real("cpu_energy_j", _ENERGY % "RAPL", "RAPL cannot be read"),
@@ -442,7 +442,7 @@ def lost_in_words(
 
 
 def _per_step(counted: Iterations, energy_j: float | None) -> float | None:
-    """Return the energy per iteration, from that of all iterations of the first round."""
+    """Divide the energy of the first round by its number of iterations."""
     steps = int((counted.rounds == 0).sum())
     return None if energy_j is None or not steps else energy_j / steps
 

@@ -41,7 +41,8 @@ def computes_workload(
             "float64 reference by {:.2g} of the largest element".format(
                 file.file.file_name, workload.cell, worst, error
             ),
-            "correct the network or load(); delete load() if the network is another one on purpose",
+            "correct the network or load(); delete load() if the network is not the workload's "
+            "network",
         )
     report(
         "{} matches the float64 reference: loss, outputs and {} gradients within {:.1g}".format(

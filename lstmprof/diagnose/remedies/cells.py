@@ -9,7 +9,7 @@ from lstmprof import implementations
 from lstmprof.base.numbers import count, cropped
 from lstmprof.diagnose.certainty.pair import layer_in_words
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.findings.causes import DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
+from lstmprof.diagnose.findings.causes import COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.keras import is_keras, is_masked
 from lstmprof.diagnose.remedies.rows import (
@@ -21,6 +21,7 @@ from lstmprof.diagnose.remedies.rows import (
     Match,
     Remedy,
     is_mostly_calls,
+    layers_ns,
     often,
     series_of_launches,
 )
@@ -228,8 +229,10 @@ def loop_asks_host(f: Finding) -> Match | None:
     fix="install the network's GPU kernels, or use the parallel form of the network",
     condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, minGRU or minLSTM "
     "calls the same op 32 or more times, and no kernel made for these networks runs",
-    kinds=(*HOST, *WORK),
+    kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
+    several_kinds=True,
+    instead="the parallel form",
     sources=(
         "https://github.com/NX-AI/mlstm_kernels",
         "https://github.com/NX-AI/xlstm/issues/61",
@@ -243,10 +246,11 @@ def reference_form(f: Finding) -> Match | None:
         return None
     if profile.device is not None and series_of_launches(f) is None:
         return None
-    name, calls = module
+    name, calls, took_ns = module
     for pattern, on_cpu, fix in _KERNELS:
         if pattern.search(name) and (on_cpu or profile.device is not None):
-            return Match(f"{cropped(name)} calls the same op {count(calls)} times", fix=fix)
+            seen = f"{cropped(name)} calls the same op {count(calls)} times"
+            return Match(seen, took_ns, fix)
     return None
 
 
@@ -256,9 +260,11 @@ def reference_form(f: Finding) -> Match | None:
     fix=f"pass the whole sequence to nn.LSTM in one call, {_UNLESS}",
     condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, each time "
     "for one time step",
-    kinds=(*HOST, *WORK),
+    kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
+    several_kinds=True,
     first=True,
+    instead="the one call",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",),
 )
 def one_time_step_per_call(f: Finding) -> Match | None:
@@ -279,7 +285,7 @@ def one_time_step_per_call(f: Finding) -> Match | None:
         fix = (
             f"call {layer} once, with the whole sequence or with one padded batch of all sequences"
         )
-    return Match(seen, fix=fix, cause=seen)
+    return Match(seen, layers_ns(profile, chosen), fix, seen)
 
 
 @Remedy(

@@ -177,6 +177,7 @@ def debugging(f: Finding) -> Match | None:
     "nodes, and the forward pass does not grow",
     kinds=(*HOST, *WORK, causes.COPY),
     frameworks=TORCH,
+    several_kinds=True,
     first=True,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html",
@@ -188,8 +189,9 @@ def undetached(f: Finding) -> Match | None:
     if grown is None or f.slow.implementation:
         return None
     return Match(
-        f"the backward pass has {count(grown[0])} autograd nodes in the first profiled step and "
-        f"{count(grown[1])} in the last step"
+        f"the backward pass has {count(grown.first)} autograd nodes in the first profiled step and "
+        f"{count(grown.last)} in the last step",
+        grown.ns,
     )
 
 

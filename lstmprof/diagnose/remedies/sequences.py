@@ -24,6 +24,7 @@ from lstmprof.diagnose.remedies.rows import (
     Remedy,
     from_facts,
     is_mostly_calls,
+    layers_ns,
     often,
     total,
 )
@@ -153,13 +154,10 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     if not rows or profile.runs_on != "cpu":
         return None
     first = max(rows, key=lambda row: row["calls"] or 0)
-    took = sum(
-        ((row["forward_ns"] or 0) + (row["backward_ns"] or 0)) * (row["calls"] or 0) for row in rows
-    )
     steps = f" its {count(first['time_steps'])} time steps" if first["time_steps"] else ""
     number = number_of(sum(row["calls"] or 0 for row in rows) / profile.steps, "call", "calls")
     seen = f"{first['op']} runs{steps} op by op, in {number}{profile.per_step}"
-    return Match(seen, round(took / profile.steps))
+    return Match(seen, layers_ns(profile, rows))
 
 
 @Remedy(

@@ -16,6 +16,7 @@ from typing import Any
 
 from lstmprof.breakdown.attribution import Intervals
 from lstmprof.diagnose.seen import autograd, calls, recurrent, waits, work
+from lstmprof.diagnose.seen.autograd import Growing
 from lstmprof.diagnose.seen.calls import RUNTIMES
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.diagnose.seen.recurrent import Unrolled
@@ -25,7 +26,18 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
-__all__ = ["RUNTIMES", "DenseTable", "Fact", "Gaps", "Product", "Seen", "Slow", "Small", "seen_in"]
+__all__ = [
+    "RUNTIMES",
+    "DenseTable",
+    "Fact",
+    "Gaps",
+    "Growing",
+    "Product",
+    "Seen",
+    "Slow",
+    "Small",
+    "seen_in",
+]
 
 
 @dataclass(frozen=True)
@@ -65,11 +77,11 @@ class Seen:
     one_by_one: tuple[Fact, ...] = ()
     unrolled: Unrolled | None = None
     read_in_compiled: int = 0
-    looped_module: tuple[str, int] | None = None
+    looped_module: tuple[str, int, int] | None = None
     hooked: tuple[Fact, ...] = ()
     recomputed: tuple[Fact, ...] = ()
     scripted: tuple[Fact, ...] = ()
-    growing: tuple[int, int] | None = None
+    growing: Growing | None = None
     slowing: Slow | None = None
     graph: bool = False
     captured: float = 0.0

@@ -9,15 +9,15 @@ hooks of modules and parameters. A forward op inside a node is a recomputation (
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.table import NONE
 
-#: The backward pass grows if it has more nodes in each of at least this many steps, by nearly the
-#: same number. Chosen by hand.
+#: The backward pass grows if each of at least ``_GROWING_STEPS`` steps has more nodes than the step
+#: before, and the largest growth is at most ``_EVENLY`` times the smallest. Chosen by hand.
 _GROWING_STEPS, _EVENLY = 4, 1.25
 _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
@@ -43,7 +43,7 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
     parent, start_ns = lane.parent, lane.events.start_ns
     wrappers, names = lane.events_named(_NODE.match), lane.names
     codes = {text: code for code, text in enumerate(lane.texts)}
-    # For each name: the code of the name without the engine's wrapper.
+    # code of a name → code of the same name without the engine's prefix
     unwrapped = np.array([codes.get(t.removeprefix(_WRAPPER), NONE) for t in lane.texts], np.int64)
     ops = lane.here & lane.events.is_kind("op") & (parent != NONE)
     children = np.flatnonzero(ops & wrappers[parent])
@@ -75,22 +75,37 @@ def recomputed(lane: Lane) -> tuple[Fact, ...]:
     return tuple(replace(fact, ns=round(ns * fact.count / number)) for fact in facts)
 
 
-def growing(lane: Lane) -> tuple[int, int] | None:
-    """Return the number of backward nodes in the first and the last step, if it grows steadily."""
+@dataclass(frozen=True)
+class Growing:
+    """The nodes of a backward pass in the ``first`` and ``last`` step, if it grows steadily.
+
+    ``ns`` is the time per step of earlier batches, by their share of the nodes.
+    """
+
+    first: int
+    last: int
+    ns: int
+
+
+def growing(lane: Lane) -> Growing | None:
+    """Find a backward pass with about equally many additional nodes in each step."""
     if not lane.marked:
         return None
     in_step = lane.step >= 0
     wrappers = lane.events_named(_NODE.match)
-    nodes = np.unique(lane.step[wrappers & in_step], return_counts=True)[1]
+    steps, nodes = np.unique(lane.step[wrappers & in_step], return_counts=True)
+    backward = lane.inside(wrappers) != NONE
     forward = lane.here & in_step & lane.events.where_name(_FORWARD.match)
-    forward &= lane.inside(wrappers) == NONE
+    forward &= ~backward
     ops = np.unique(lane.step[forward], return_counts=True)[1]
     if len(nodes) < _GROWING_STEPS or len(nodes) != len(ops) or len(set(ops.tolist())) != 1:
         return None
     more = np.diff(nodes)
     if more.min() <= 0 or more.max() > _EVENLY * more.min():
         return None
-    return int(nodes[0]), int(nodes[-1])
+    took = [int(lane.spent_ns[backward & (lane.step == step)].sum()) for step in steps]
+    earlier = took @ (1 - more.mean() / nodes)
+    return Growing(int(nodes[0]), int(nodes[-1]), round(earlier / lane.steps))
 
 
 def scripted(lane: Lane) -> tuple[Fact, ...]:

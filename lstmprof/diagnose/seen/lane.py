@@ -15,6 +15,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.processes import successive_processes
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import ops_called, thread_ids
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,25 @@ def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
     return inside & np.isin(events.ints("step", UNKNOWN), steps) if steps else inside
 
 
-class Lane:
-    """The events of a rank in its steps, and the time of one device, or of the host, in each event.
+def called_after(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
+    """Return for each short interval of Python on a host the op that begins when it ends.
 
-    Masks and times have one element per event: ``here`` are the events in the steps and not on
-    another device, ``activity`` the device work among them. ``spent_ns`` is the time of the device
-    or host in each event, ``busy`` the part of it that is not idle.
+    The value is ``NONE`` for all other intervals.
+    """
+    row = intervals.row
+    if device is not None or not len(events):
+        return np.full(len(row), NONE, dtype=np.int64)
+    called = ops_called(events, thread_ids(events)[row], intervals.start_ns, intervals.end_ns)
+    python = events.is_kind("step", "range", "python")[row] & (row != NONE)
+    return np.where(python, called, NONE)
+
+
+class Lane:
+    """The events of a rank in its steps, and how long one device, or the host, spends in each.
+
+    Masks and times have one element per event. ``here`` marks the events in the steps that are not
+    on another device, ``activity`` the kernels and copies among them. ``spent_ns`` is the time of
+    the device or host in each event, ``busy`` the same without idle time.
     """
 
     def __init__(
@@ -61,8 +75,8 @@ class Lane:
         own = events.rows_of_rank(windows[0].rank)
         self.rank = np.zeros(len(events), dtype=np.bool_)
         self.rank[own] = True
-        #: The number of each event's process if processes ran one after the other: each process has
-        #: its own first calls.
+        #: Number of the process of each event: 0, 1 … if processes ran one after the other. Each
+        #: process has its own first calls.
         self.turn = np.zeros(len(events), dtype=np.int64)
         for number, rows in enumerate(successive_processes(events, own)):
             self.turn[rows] = number
@@ -92,12 +106,12 @@ class Lane:
         return spent_ns
 
     def idle_ns(self, part: str) -> Ints:
-        """Return the idle time of each event that counts as this part of the breakdown."""
+        """Return for each event the idle time that it causes, in this part of the breakdown."""
         places = [i for i, label in enumerate(self.intervals.labels) if label == ("idle", part)]
         return self._sum_ns(np.isin(self.intervals.label, places))
 
     def idle_within(self, parts: Sequence[str], start_ns: Ints, end_ns: Ints) -> Ints:
-        """Return the idle time in each interval that is in these parts of the breakdown."""
+        """Return how long each interval is idle for one of these causes, such as ``dispatch``."""
         of = self.intervals
         named = [state == "idle" and p.removeprefix(TAIL) in parts for state, p in of.labels]
         some = np.flatnonzero(np.array(named, dtype=np.bool_)[of.label])
@@ -117,13 +131,13 @@ class Lane:
 
     @property
     def copies(self) -> Flags:
-        """Mark events that copy elements: ops on a host, device work on a device."""
+        """Mark copies of elements: ops on a host, kernels and copies on a device."""
         layout = self.events.is_one_of("category", "layout") & self.here
         kinds = ("op",) if self.device is None else ACTIVITY_KINDS
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
 
     def events_named(self, fits: Callable[[str], object], *kinds: str) -> Flags:
-        """Mark events of these kinds (default: ops) whose name fits."""
+        """Mark the events whose name ``fits`` and that are of these kinds, by default ops."""
         named = self.events.is_kind(*kinds or ("op",)) & self.events.where_name(fits)
         return np.asarray(self.here & named, np.bool_)
 
@@ -140,7 +154,7 @@ class Lane:
         return np.where(issuer != NONE, issuer, by_parent)
 
     def inside(self, roots: Flags) -> Ints:
-        """Return the nearest of the ``roots`` that encloses or launched each event."""
+        """Return for each event the nearest of the ``roots`` that encloses or launched it."""
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():
             return own
@@ -152,13 +166,14 @@ class Lane:
     def spent_in(self, roots: Flags, *, backward: bool = False) -> tuple[Fact, ...]:
         """Return the time in these events and in the work that they launched, by name.
 
-        ``backward`` adds the time of the ops that compute their gradients.
+        ``backward`` adds the time of the ops that compute their gradients. The
+        short Python time in which a root or such an op is called counts, too.
         """
         if not roots.any():
             return ()
         inside = self.inside(roots)
         within = np.where(self.parent != NONE, inside[self.parent], NONE)
-        # an event inside another one does not count twice
+        # a root inside another root does not count twice
         outer = roots & (within == NONE)
         root = self.inside(outer)
         if backward:
@@ -169,6 +184,12 @@ class Lane:
         spent_ns = np.zeros(len(root), dtype=np.int64)
         has_time = (root != NONE) & (self.spent_ns > 0)
         np.add.at(spent_ns, root[has_time], self.spent_ns[has_time])
+        # the calls of the ops, from Python outside the roots
+        called = called_after(self.events, self.intervals, self.device)
+        gaps = np.flatnonzero(called != NONE)
+        gaps = gaps[(root[called[gaps]] != NONE) & (root[self.intervals.row[gaps]] == NONE)]
+        length_ns = (self.intervals.end_ns - self.intervals.start_ns)[gaps]
+        np.add.at(spent_ns, root[called[gaps]], length_ns)
         return self.by_name(np.flatnonzero(outer), spent_ns)
 
     def text(self, row: int) -> str | None:

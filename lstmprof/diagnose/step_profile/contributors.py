@@ -20,7 +20,7 @@ from lstmprof.breakdown.clean.recording import recorded
 from lstmprof.breakdown.clean.script_waits import SCRIPT_WAITS
 from lstmprof.diagnose.seen.calls import delays, starting
 from lstmprof.diagnose.seen.contexts import INPUT, Attributed, Compiling, Preparing, Reading
-from lstmprof.diagnose.seen.lane import Lane
+from lstmprof.diagnose.seen.lane import Lane, called_after
 from lstmprof.diagnose.seen.waits import stops_profiler
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
@@ -28,7 +28,6 @@ from lstmprof.events.groups import Forest, Groups, inherited, own_time, texts_at
 from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
-from lstmprof.events.threads import ops_called, thread_ids
 
 #: An op that takes at most this long (ns) computes next to nothing. Measured with torch.profiler on
 #: an EPYC: 95 % of the ops of torch-lstmcell-basic with 4 units, on tensors of 8 and 32 elements,
@@ -55,10 +54,10 @@ class Contributor:
 
     ``name`` is None for time between ops. ``purpose`` is the category of work that the calls serve.
     ``recorded`` is the number of events that the profiler recorded meanwhile. ``tiny`` calls
-    compute next to nothing. Before ``call_overhead`` calls, Python ran. ``starting`` calls
-    initialise the runtime or load code. In ``reading`` time, the host reads values one by one.
-    ``on_cpu`` ops compute while the device waits. ``slower`` calls are as many as in the fast run,
-    but longer.
+    compute next to nothing. ``call_overhead`` is Python's time just before the calls. ``starting``
+    calls initialise the runtime or load code. In ``reading`` time, the host reads values one by
+    one. ``on_cpu`` ops compute while the device waits. ``slower`` calls take longer than in the
+    fast run, which makes as many.
     """
 
     state: str
@@ -150,7 +149,7 @@ def _cut_by_purpose(
     reading = Reading(events, windows if device is None else [])
     borders = [context.borders_ns for context in (preparing, compiling, reading)]
     intervals = intervals.cut_at(np.concatenate(borders))
-    called = _called(events, intervals, device)
+    called = called_after(events, intervals, device)
     overhead = called != NONE
     row = np.where(overhead, called, intervals.row)
     states, parts = _labels(intervals)
@@ -168,23 +167,13 @@ def _cut_by_purpose(
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
-    """Return which intervals belong to a masked event."""
+    """Mark the intervals whose event is marked in ``rows``."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
 
-def _called(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
-    """Return the op that begins when a short interval of Python on a host ends."""
-    row = intervals.row
-    if device is not None or not len(events):
-        return np.full(len(row), NONE, dtype=np.int64)
-    called = ops_called(events, thread_ids(events)[row], intervals.start_ns, intervals.end_ns)
-    python = events.is_kind("step", "range", "python")[row] & (row != NONE)
-    return np.where(python, called, NONE)
-
-
 def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
-    """Return two columns: busy or idle, and the part of the breakdown."""
+    """Return each interval's state and part of the breakdown, such as ``idle`` and ``dispatch``."""
     states = np.array([state for state, _ in intervals.labels], dtype=object)
     # waits at the end of a step have this prefix
     parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
@@ -192,7 +181,7 @@ def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return the category that each event serves, and whether the event is tiny."""
+    """Return the category of work that each event serves, and whether the event is tiny."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -214,7 +203,7 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
 
 
 def _call_masks(events: EventTable, pieces: _Pieces, device: int | None) -> tuple[Flags, Flags]:
-    """Return two masks: ops that compute on the CPU, and calls that enqueue work."""
+    """Mark the intervals of ops that compute on the CPU, and of calls that enqueue work."""
     enqueues = np.zeros(len(events), dtype=np.bool_)
     enqueues[launch_calls(events)] = True
     runtime = events.is_kind("runtime")

@@ -1,1 +1,1 @@
-"""Nsight Systems and nvprof: database_tables → events, names → nsys_events → nsys; nvprof."""
+"""Readers of Nsight Systems (``nsys``, ``nsys_events``) and of nvprof, and what both need."""

@@ -45,20 +45,23 @@ _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 @dataclass(frozen=True)
 class Database:
-    """An open database, with the readable columns by table; ``most_rows`` fit into the file."""
+    """An open database: ``columns`` are the readable columns of each table.
+
+    The file has room for at most ``most_rows`` rows.
+    """
 
     connection: sqlite3.Connection
     columns: Mapping[str, frozenset[str]]
     most_rows: int
 
     def ints(self, table: str, *names: str) -> dict[str, Ints]:
-        """Return columns of integers; missing or other values are ``UNKNOWN``."""
+        """Return columns of integers; NULL and values of another type become ``UNKNOWN``."""
         chunks = list(self.int_chunks(table, *names))
         empty = np.empty(0, np.int64)
         return {name: np.concatenate([empty, *(read[name] for read in chunks)]) for name in names}
 
     def texts(self, table: str, name: str) -> list[str | None]:
-        """Return a column of texts; other values are None."""
+        """Return a column of texts; NULL and values of another type become None."""
         return [text for chunk in self.text_chunks(table, name) for text in chunk.to_pylist()]
 
     def strings(self, table: str, key: str, value: str) -> dict[int, str]:
@@ -76,20 +79,17 @@ class Database:
     def pointed_ints(
         self, table: str, key: str, other: str, *names: str
     ) -> Iterator[dict[str, Ints]]:
-        """Yield columns of the rows of ``other`` to which the rows of ``table`` refer.
+        """Join ``table`` with ``other`` by row number, and yield columns of ``other`` in chunks.
 
-        Column ``key`` of ``table`` has row numbers of ``other``. Chunks are those of
-        ``int_chunks``, with ``UNKNOWN`` for a missing row.
+        Column ``key`` of ``table`` has the row numbers. A missing row gives ``UNKNOWN``.
         """
         return self._int_chunks(self.columns[other], names, self._pointed(table, key, other))
 
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
-        """Yield texts of the rows of ``other`` to which the rows of ``table`` refer.
-
-        Chunks are those of ``pointed_ints``.
-        """
+        """Join like ``pointed_ints``, and yield a column of texts of ``other`` in chunks."""
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
-        # Each row should be referred to once, so all texts fit into the file.
+        # A hostile file may refer to one long text in every row, so ``_within`` limits their total
+        # length.
         texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")
         while chunk := list(itertools.islice(texts, _CHUNK_ROWS)):
             yield pa.array(chunk, pa.string())
@@ -117,7 +117,7 @@ class Database:
         return f"{keys} LEFT JOIN {quoted(other)} AS other NOT INDEXED ON other.rowid = {_KEY}"
 
     def _check_numbered(self, table: str) -> None:
-        """Refuse a table with a column that hides the row number."""
+        """Refuse a table with a column named ``rowid``, which would hide SQLite's row number."""
         if {"rowid", _KEY} & {name.lower() for name in self.columns[table]}:
             raise sqlite3.DatabaseError(f"table {table} has a column named rowid")
 
@@ -141,7 +141,7 @@ class Database:
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
-        """Return a column of bytes; other values are None."""
+        """Return a column of byte strings; NULL and values of another type become None."""
         return [blob for chunk in self._values(table, name, "blob") for blob in chunk]
 
     def _values(self, table: str, name: str, type_: str) -> Iterator[list[Any]]:
@@ -171,7 +171,7 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return the table names; in a damaged database, the ``wanted`` names in its bytes."""
+    """Return the names of all tables, or the ``wanted`` names that a damaged database contains."""
     if not is_sqlite(raw):
         return set()
     try:

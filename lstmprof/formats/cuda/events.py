@@ -56,12 +56,12 @@ class Batch:
 
 
 def constant(text: str, length: int) -> pa.DictionaryArray:
-    """Repeat a text in all rows."""
+    """Return a column that repeats one text."""
     return pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), [text])
 
 
 def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArray:
-    """Name each key; ``name_of`` is called once per distinct key."""
+    """Return the name of each key; call ``name_of`` only once for equal keys."""
     distinct, codes = np.unique(keys, return_inverse=True)
     texts = pa.array([name_of(key) for key in distinct.tolist()], pa.string())
     return texts.dictionary_encode().take(pa.array(codes))
@@ -76,7 +76,7 @@ def looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
 def launch_configs(
     read: Mapping[str, Ints], names: Sequence[str], config: Callable[..., str | None]
 ) -> pa.DictionaryArray:
-    """Convert columns to launch configurations; ``config`` is called once per distinct row."""
+    """Return the launch configuration of each row; call ``config`` only once for equal rows."""
     columns = [read[name] for name in names]
     group = Groups(*columns)
     distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
@@ -122,7 +122,7 @@ def _within(batch: Batch, first_ns: int, last_ns: int) -> Batch:
 
 
 def _table(batch: Batch) -> pa.Table:
-    """Convert to columns of the events table, with times as in the file."""
+    """Convert a batch to columns of the events table; times stay as in the file."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     columns = {"start_ns": pa.array(start), "dur_ns": pa.array(end - start)}
     for name in _INTS:
@@ -134,7 +134,7 @@ def _table(batch: Batch) -> pa.Table:
 
 @dataclass(frozen=True)
 class CudaEvents:
-    """All events with a possible time, and counts of repaired and omitted events.
+    """All events with a possible time, and how many events were repaired or omitted.
 
     Times are as in the file; ``origin_ns`` is the first start. ``columns`` and ``origin_ns`` are
     None without events.
@@ -167,9 +167,9 @@ def gathered(
 ) -> CudaEvents:
     """Collect the events of a database.
 
-    ``busy`` are activities. ``others`` are waits and overheads; they are left out before the first
-    and after the last event of the program, because there they belong to the profiler.
-    ``last_times`` finds the last event, and is called only for ranges without an end.
+    ``busy`` are activities, such as kernels. ``others`` are waits and overheads; before the first
+    and after the last event of the program they belong to the profiler, and are left out.
+    ``last_times`` finds the last event, and is called only if a range has no end.
     """
     gathering = _Gathering(last_times)
     for batch in busy:
@@ -190,7 +190,7 @@ def gathered(
 
 
 class _Gathering:
-    """Collects events; ``span`` is (first start, last end)."""
+    """Collects batches of events, and remembers the first start and the last end (``span``)."""
 
     def __init__(self, last_times: Callable[[], Iterable[Batch]]) -> None:
         self._last_times = last_times
@@ -201,7 +201,7 @@ class _Gathering:
         self.count = self.untimed = self.open_ranges = 0
 
     def add(self, batch: Batch, within: tuple[int, int] | None = None) -> None:
-        """Add events with a possible time, only those that touch ``within`` if it is given."""
+        """Add events with a possible time; if ``within`` is given, only events that touch it."""
         self._last_ns = max(self._last_ns, _last_ns(batch))
         timed = _timed(batch)
         self.untimed += len(batch) - len(timed)
@@ -216,7 +216,7 @@ class _Gathering:
         self.chunks.add(_table(chosen))
 
     def closed(self, ranges: Batch) -> Batch:
-        """End open ranges at the last event."""
+        """End each range without an end at the end of the last event."""
         start, end = ranges.ints["start_ns"], ranges.ints["end_ns"]
         is_open = end == UNKNOWN
         if not is_open.any():
@@ -237,9 +237,10 @@ def _last_ns(batch: Batch) -> int:
 def device_facts(
     database: Database, table: str, columns: tuple[str, str, str, str]
 ) -> dict[int, DeviceFacts]:
-    """Return each device's facts by ``id``.
+    """Return facts about each GPU by its ``id``, such as its compute capability.
 
-    ``columns`` name the major and minor compute capability, multiprocessors and threads per warp.
+    ``columns`` names four columns: major and minor compute capability, multiprocessors, and threads
+    per warp.
     """
     if table not in database.columns:
         return {}

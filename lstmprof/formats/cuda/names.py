@@ -71,7 +71,8 @@ EMITTED = (
 _OP = re.compile(
     r"(?:aten|prims?|quantized|torch::autograd|autograd::engine|c10d)::.+|\w+Backward\d*"
 )
-#: Ops of libraries. They need emit_nvtx's ``op_id``, because any C++ scope may have such a name.
+#: Name of an op of a library (``torchvision::nms``). It is an op only with emit_nvtx's ``op_id``,
+#: because any C++ scope may have such a name.
 _LIBRARY_OP = re.compile(r"[a-z_]\w*::\w+(?:\.\w+)?")
 _BARE = re.compile(r"[a-z_]\w*")
 _PYPROF_CALL = re.compile(r"\{'mod': '([^']*)', 'op': '([^']*)'")
@@ -178,7 +179,7 @@ def nvtx_range(text: str) -> NvtxRange:
 
 @lru_cache(maxsize=65_536)
 def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
-    """Return (kind, name) of a range; emit_nvtx wrote ``seq`` and ``op_id`` for most ops."""
+    """Return (kind, name): ``mm`` with a ``seq`` is ``("op", "aten::mm")``."""
     if _STEP.fullmatch(name):
         return "step", name
     if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):
@@ -225,7 +226,7 @@ def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
 
 
 def _without_ids(text: pa.Array) -> tuple[pa.Array, Ints]:
-    """Return (texts with emit_nvtx's numbers replaced by 1, op ids)."""
+    """Return (texts without emit_nvtx's numbers, op ids); similar ranges get equal texts."""
     parts = pc.extract_regex(text, EMITTED)
     head, seq, op_id, sizes = (parts.field(name) for name in ("head", "seq", "op_id", "sizes"))
     has_seq, has_id = (pc.not_equal(part, "") for part in (seq, op_id))

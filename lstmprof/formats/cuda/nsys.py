@@ -88,7 +88,7 @@ def add_memory(
 ) -> int:
     """Collect allocations and frees; return how many had no time, size or kind.
 
-    ``renumbered`` corrects the device numbers of a batch.
+    ``renumbered`` replaces CUDA's device numbers, which may differ between processes.
     """
     if _MEMORY not in database.columns:
         return 0
@@ -217,7 +217,7 @@ def _read_export(raw: RawFile) -> Profile:
 def _more_notes(
     recorded: CudaEvents, graphs: int, complaints: list[str], allocations: int, values: int
 ) -> Iterator[str]:
-    """Yield notes on missing data; ``allocations`` and ``values`` count what was left out."""
+    """Yield notes about missing kernels, allocations and GPU metrics."""
     if not recorded.activities:
         yield from (f"the profiler logged: {line}" for line in complaints[1:])
     if graphs:

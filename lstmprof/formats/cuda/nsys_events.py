@@ -60,7 +60,7 @@ class Devices:
     by_gpu: Mapping[int, int]
 
     def renumbered(self, batch: Batch) -> Batch:
-        """Replace CUDA's numbers by device numbers, which are the same in all processes."""
+        """Replace CUDA's device numbers by numbers that mean the same GPU in all processes."""
         if not self.gpus:
             return batch
         pid, device = batch.ints["pid"], batch.ints["device"]
@@ -70,7 +70,7 @@ class Devices:
 
 
 def devices_of(database: Database) -> Devices:
-    """Return the GPUs of an export; names may be missing."""
+    """Return the GPUs that an Nsight Systems export lists."""
     listed = database.strings(_GPUS, "id", "name")
     gpu_names = {number: name for number, name in listed.items() if number >= 0}
     facts = device_facts(database, _GPUS, _GPU_COLUMNS)
@@ -89,7 +89,7 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the devices if a CUDA number means the same GPU in all processes."""
+    """Return the GPUs for the usual case: a CUDA number means the same GPU in all processes."""
     by_gpu = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, by_gpu)
 
@@ -99,7 +99,7 @@ def _by_number(gpus: Mapping[int, int], by_gpu: Mapping[int, _Value]) -> dict[in
 
 
 def _ordinals(database: Database) -> dict[int, int]:
-    """Return Nsight's GPU number for each CUDA number; they are equal if not recorded."""
+    """Return {CUDA's device number: Nsight's GPU number}."""
     if _GPUS not in database.columns:
         return {}
     read = database.ints(_GPUS, "id", "cuDevice")
@@ -108,13 +108,13 @@ def _ordinals(database: Database) -> dict[int, int]:
 
 
 class Contexts:
-    """The device of each CUDA context, learned from its activities."""
+    """Learns from kernels and copies which device each CUDA context uses."""
 
     def __init__(self) -> None:
         self._devices: dict[int, int] = {}
 
     def noted(self, busy: Batch) -> Batch:
-        """Learn the contexts' devices from activities, and return the activities."""
+        """Remember the device of each activity's CUDA context; return the activities unchanged."""
         contexts, first = np.unique(_context_key(busy.ints), return_index=True)
         devices = busy.ints["device"][first].tolist()
         for context, device in zip(contexts.tolist(), devices, strict=True):
@@ -122,7 +122,7 @@ class Contexts:
         return busy
 
     def devices(self, ints: Mapping[str, Ints]) -> Ints:
-        """Return the device of each event's context, or the event's own if unknown."""
+        """Return the device of each event's CUDA context, or the event's own device."""
         keys = _context_key(ints)
         learned = looked_up(keys, dict.fromkeys(self._devices, 1)) == 1
         return np.where(learned, looked_up(keys, self._devices), ints["device"])
@@ -136,11 +136,12 @@ _NODES = "CUDA_GRAPH_NODE_EVENTS"
 
 
 class GraphNodes:
-    """The nodes of CUDA graphs, with the call that captured each node and the node it clones.
+    """Finds the launch that created each node of a CUDA graph.
 
-    A captured launch creates a node, ``cudaGraphInstantiate`` clones it, and kernels name the
-    clone. Some versions of Nsight Systems write all nodes at the end of the capture; then no call
-    is known. Source: examples/layer_wise_benchmarks/parse.py of NVIDIA/TensorRT-LLM.
+    A captured launch creates a node, ``cudaGraphInstantiate`` clones the node, and a kernel has the
+    number of the clone. Some versions of Nsight Systems write all nodes at the end of the capture;
+    then the launches are unknown. Source: examples/layer_wise_benchmarks/parse.py of
+    NVIDIA/TensorRT-LLM.
     """
 
     def __init__(self, database: Database) -> None:
@@ -162,7 +163,7 @@ class GraphNodes:
             self._made[thread] = read["start"][own], node[own]
 
     def captured(self, calls: Batch) -> Batch:
-        """Add ``graph_node_id`` to launches that made exactly one graph node."""
+        """Add ``graph_node_id`` to launches that created exactly one node of a CUDA graph."""
         if not self._made:
             return calls
         name = calls.texts["name"]
@@ -179,7 +180,7 @@ class GraphNodes:
         return calls.with_ints(graph_node_id=captured)
 
     def originals(self, busy: Batch) -> Batch:
-        """Replace cloned graph nodes by the captured ones."""
+        """Replace the numbers of cloned graph nodes by the numbers of the captured nodes."""
         if not self._originals or "graph_node_id" not in busy.ints:
             return busy
         pair = np.stack([busy.ints["pid"], busy.ints["graph_node_id"]])
@@ -199,7 +200,7 @@ class GraphNodes:
 
 
 def _by_thread(ints: Mapping[str, Ints], rows: Ints) -> Iterator[tuple[tuple[int, int], Ints]]:
-    """Yield ((pid, tid), its rows in order) for each thread."""
+    """Split row numbers by thread: yield ((pid, tid), row numbers)."""
     for members in Groups(ints["pid"][rows], ints["tid"][rows]).members() if len(rows) else ():
         own = rows[members]
         yield (int(ints["pid"][own[0]]), int(ints["tid"][own[0]])), own
@@ -224,7 +225,7 @@ _COLUMNS_OF_KIND = {
     "memset": ("graphNodeId", "bytes", "memKind"),
 }
 _EVENT_COLUMNS = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
-#: Overheads that CUDA has without a profiler, too (``(CUDA)`` in ENUM_CUPTI_OVERHEAD_TYPE).
+#: Overheads that CUDA has even without a profiler (``(CUDA)`` in ENUM_CUPTI_OVERHEAD_TYPE).
 _CUDA_OVERHEADS = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
 _RANGE_TYPES = frozenset(
     ("NvtxPushPopRange", "NvtxStartEndRange", "NvtxtPushPopRange", "NvtxtStartEndRange")
@@ -299,7 +300,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
-    """Return the text id of each kernel's best name."""
+    """Return the text id of each kernel's name, from the best column of ``_KERNEL_NAMES``."""
     columns = [read[column] for column in _KERNEL_NAMES if column in read]
     chosen = columns.pop() if columns else read["start"]
     for column in reversed(columns):
@@ -308,7 +309,10 @@ def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
 
 
 def _synchronizations(database: Database, contexts: Contexts) -> Iterator[Batch]:
-    """Yield waits on the device of their context; their own ``deviceId`` may be wrong."""
+    """Yield the host's waits for a device, which the wait's CUDA context shows.
+
+    The wait's own ``deviceId`` may be wrong.
+    """
     if _SYNCS not in database.columns:
         return
     for read in database.int_chunks(_SYNCS, *_EVENT_COLUMNS, "syncType"):
@@ -330,7 +334,7 @@ def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Yield overheads of the profiler (kind ``overhead``) and of CUDA (``runtime``)."""
+    """Yield overheads of the profiler (kind ``overhead``) and of CUDA itself (kind ``runtime``)."""
     columns = ("start", "end", "globalTid", "nameId")
     for table in _OVERHEADS:
         for read in database.int_chunks(table, *columns) if table in database.columns else ():
@@ -365,7 +369,7 @@ def _range_times(database: Database) -> Iterator[Batch]:
 
 
 def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
-    """Return which events are ranges, by type or by having an end."""
+    """Return which NVTX events are ranges: by their type or, without a type, by their end."""
     type_ = read["eventType"]
     is_range = np.where(type_ == UNKNOWN, read["end"] != UNKNOWN, np.isin(type_, types))
     return np.asarray(is_range & (read["start"] != UNKNOWN), dtype=np.bool_)
@@ -378,9 +382,9 @@ def _range_types(database: Database) -> list[int]:
 
 
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return times, pid and tid.
+    """Return columns with the times, pid and tid of events.
 
-    ``globalTid`` has 16 bits for the machine, 24 for the process, 24 for the thread.
+    ``globalTid`` packs 16 bits for the machine, 24 for the process and 24 for the thread.
     """
     thread = read["globalTid"]
     has_thread = thread != UNKNOWN

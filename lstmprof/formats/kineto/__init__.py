@@ -58,7 +58,7 @@ def recognises(raw: RawFile) -> bool:
 
 
 def is_kineto(header: Mapping[str, Any], categories: Set[str]) -> bool:
-    """Return whether the header or the lower-case categories are Kineto's."""
+    """Return whether the header, or the categories of events (in lower case), are Kineto's."""
     return bool(_HEADER_KEYS & header.keys()) or not categories.isdisjoint(KINDS)
 
 
@@ -83,7 +83,7 @@ def read(raw: RawFile) -> Profile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Events that were left out of a profile, or are of unknown kind."""
+    """What was omitted from a profile, and how many ranges have an unknown category."""
 
     # (start, length) in ns of the profiler's own spans, which are omitted
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -91,7 +91,7 @@ class LeftOut:
     unknown: Counter[str] = field(default_factory=Counter)  # number of ranges by unknown category
 
     def add(self, other: LeftOut) -> None:
-        """Add the counts of a later part of the trace."""
+        """Add what was left out of a later part of the trace."""
         self.spans.extend(other.spans)
         self.dropped.update(other.dropped)
         self.unknown.update(other.unknown)
@@ -154,7 +154,7 @@ def _group_sizes(distributed: Mapping[str, Any]) -> list[int]:
 
 
 def decoded_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
-    """Sort decoded events into rows, counter values and what is left out."""
+    """Convert parsed JSON events to rows and counter values; count the omitted events."""
     intervals: list[Row] = []
     values: list[Count] = []
     left_out = LeftOut()

@@ -107,7 +107,10 @@ def _device_row(event: dict[str, Any], times: tuple[int, int]) -> Row:
 
 
 def _computing(spans: list[Row]) -> list[Row]:
-    """Drop spans that mostly contain others; shorten the rest to their longest free interval."""
+    """Drop spans of ops that mostly call other ops.
+
+    Shorten the other spans to their longest interval without inner spans.
+    """
     around: list[tuple[Row, list[Row]]] = []
     nested: list[tuple[Row, list[Row]]] = []
     for span in sorted(spans, key=lambda row: (row.device or 0, row.start_ns, -row.dur_ns)):

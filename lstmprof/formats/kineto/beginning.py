@@ -42,16 +42,18 @@ from lstmprof.formats.kineto.stream import UnusualError, closings, head_of
 from lstmprof.formats.raw_file import OpenFile, json_document, last_border
 from lstmprof.formats.rows import MAX_NS
 
-#: Bytes per sample; for evenly spaced samples, the largest number and the least distance in bytes.
+#: Size of a sample in bytes; largest number of evenly spaced samples, and their least distance in
+#: bytes.
 SAMPLE_BYTES, _MOST_SAMPLES, _LEAST_APART = 2**13, 2**10, 2**15
 #: A sample grows up to this many bytes until it contains a whole event.
 _MOST_SAMPLE_BYTES = 2**17
-#: Ranges of at most this many bytes are read; another sample halves longer ones.
+#: A range of at most this many bytes is read as a whole; a longer one is halved by another sample.
 _SHORT_BYTES = 2**15
 #: Largest number of samples that halve ranges.
 _MOST_HALVED = 2**10
-#: Event times are assumed to rise at most ``_SAFELY`` times as fast as between the next
-#: ``_PACE_PAIRS`` pairs of samples. This bounds how early an event between samples can begin.
+#: How fast times rise from byte to byte between two samples: assumed at most ``_SAFELY`` times the
+#: fastest rise in the ``_PACE_PAIRS`` pairs of samples from there on. So an event between the two
+#: samples cannot begin earlier than this allows.
 _PACE_PAIRS, _SAFELY = 4, 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
@@ -62,7 +64,7 @@ Ints = NDArray[np.int64]
 
 
 class Sample(NamedTuple):
-    """A few events from byte ``at`` on; ``begins_ns`` is the earliest start, rounded down to µs."""
+    """A few events that begin at byte ``at``; ``begins_ns`` is their earliest start."""
 
     at: int
     begins_ns: int
@@ -97,7 +99,7 @@ class Samples:
 
     @property
     def begins_ns(self) -> list[int]:
-        """Return the start times of the evenly spaced samples in ns, sorted."""
+        """Return the sorted starts in ns of the evenly spaced samples."""
         earliest: list[int] = sorted(self._first[:, 1].tolist())
         return earliest
 
@@ -117,7 +119,7 @@ class Samples:
         return self._samples[-1].at
 
     def before(self, until_ns: int) -> list[tuple[int, int]]:
-        """Return the byte ranges in which events may begin before ``until_ns``."""
+        """Return the byte ranges of the file in which events may begin before ``until_ns``."""
         while True:
             at, begins_ns = np.array(self._samples, dtype=np.int64).T
             early = _may_begin(at, begins_ns, until_ns)
@@ -128,9 +130,9 @@ class Samples:
                 return [(int(at[n]), int(at[n + 1])) for n in np.flatnonzero(early).tolist()]
 
     def predictable(self, until_ns: int) -> bool:
-        """Return whether the samples reliably find the events before ``until_ns``.
+        """Return whether samples reliably show where the events before ``until_ns`` are.
 
-        Every second sample must predict where the others find such events.
+        To test this, every second sample must predict where the others find such events.
         """
         at, begins_ns = self._first.T
         if len(at) < 2 * _PACE_PAIRS:
@@ -140,7 +142,7 @@ class Samples:
         return bool(early[others].all())
 
     def _add(self, byte: int, *, is_first: bool = False) -> bool:
-        """Add a sample at or after this byte; return whether it is new."""
+        """Sample the file at or after this byte; return False if that gives no new sample."""
         sample = self._sample(byte, is_first=is_first)
         if sample is None:
             return False
@@ -168,7 +170,7 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Return for each gap between samples whether its events may begin before ``until_ns``."""
+    """Return whether events between each two samples may begin before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_PACE_PAIRS))
@@ -178,7 +180,7 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
 
 
 def _timed(text: bytes) -> list[tuple[str, int]] | None:
-    """Return category and start in ns of events; None if ``text`` is not whole events."""
+    """Return [(category, start in ns)]; None if ``text`` begins or ends inside an event."""
     try:
         events = _DECODER.decode(b"[" + text + b"]")
     except (msgspec.DecodeError, RecursionError):
@@ -189,7 +191,7 @@ def _timed(text: bytes) -> list[tuple[str, int]] | None:
 
 
 def _begins_ns(ts_us: float | str | None) -> int | None:
-    """Convert to ns, rounded down to µs."""
+    """Convert the start of an event to ns, without the fraction of a µs."""
     if ts_us is None:
         return None
     try:
@@ -213,7 +215,7 @@ _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 @dataclass(frozen=True)
 class Beginning:
-    """The events before the end of the first step, and how much of the file was read."""
+    """The first step: the events before its end, and how much of the file was read."""
 
     profile: Profile
     step: Window
@@ -237,7 +239,10 @@ def beginning(path: Path, least_bytes: int) -> Beginning | None:
 
 @dataclass
 class _File:
-    """A file, the text before its events, and its pieces read so far by byte range."""
+    """A file that is read in pieces.
+
+    ``head`` is the text before the events; ``read`` maps byte ranges to the pieces read so far.
+    """
 
     path: Path
     file: OpenFile
@@ -250,11 +255,11 @@ class _File:
 
     @property
     def most_bytes(self) -> int:
-        """Return how many bytes may be read."""
+        """Return how many bytes of the file may be read in all."""
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, needed: list[tuple[int, int]]) -> bool:
-        """Read these byte ranges; return False if they are too large or cut an event."""
+        """Read these byte ranges; False if they are too large or end inside an event."""
         missing = _joined([s for s in needed if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
         if wanted > self.most_bytes:
@@ -268,7 +273,7 @@ class _File:
         return True
 
     def has_read_end(self, start: int) -> bool:
-        """Read the events from ``start`` to the file's end; return whether it worked."""
+        """Read the events from byte ``start`` to the end; return whether that was possible."""
         if self.file.length - start > self.most_bytes:
             return False
         text = self.file.part(start, self.file.length)
@@ -283,7 +288,7 @@ class _File:
         return any(start <= range_[0] and range_[1] <= stop for start, stop in self.read)
 
     def profile(self) -> Profile | None:
-        """Return the profile of the pieces read so far; None if they are not Kineto's."""
+        """Make a profile of the pieces read so far; None if they are not Kineto's."""
         header = json_document(self.path, self.head + b"]}")
         pieces_read = [self.read[byte] for byte in sorted(self.read)]
         categories = {category for piece in pieces_read for category in piece.categories}
@@ -333,7 +338,7 @@ def _beginning(file: _File) -> Beginning | None:
 
 
 def _first_step(events: EventTable, until_ns: int) -> Window | None:
-    """Return the first step if it ends before ``until_ns``; later markers are unread."""
+    """Return the first step if it ends before ``until_ns``; later events may be unread."""
     thread = thread_ids(events)
     markers = events.is_kind("step") & (thread >= 0)
     if len(np.unique(thread[markers])) != 1:
@@ -345,9 +350,9 @@ def _first_step(events: EventTable, until_ns: int) -> Window | None:
 def _beginning_of_step(
     file: _File, profile: Profile, step: Window, elsewhere: frozenset[str]
 ) -> Beginning | None:
-    """Return the part of the profile before the end of ``step``; None if its waits are unknown.
+    """Cut the profile after ``step``; None if the step's device activities were not read.
 
-    ``elsewhere`` has the categories of the events in all samples.
+    ``elsewhere`` has the categories of all sampled events of the file.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)

@@ -54,7 +54,8 @@ ON_DEVICE = frozenset(
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
     )
 )
-#: Kinds with a correlation id. ROCm's profiles of 2022 to 2024 write it only as ``External id``.
+#: Kinds of events with a correlation id. ROCm's profiles of 2022 to 2024 write the id only as
+#: ``External id``.
 CORRELATED = frozenset(("runtime", *ACTIVITY_KINDS))
 #: Arguments of a kernel event, in the order of ``launched_with``.
 LAUNCHED_WITH = (
@@ -77,7 +78,7 @@ _FS_PER_NS = 10**6
 
 @lru_cache(maxsize=16384)
 def kind(category: str, name: str) -> str | None:
-    """Return the kind of an event; ``category`` is in lower case."""
+    """Return the kind of an event, such as ``op``, from its lower-case category and its name."""
     usual = KINDS.get(category)
     if usual is None and category.endswith(("_runtime", "_driver")):  # of xpu, mtia …
         return "runtime"
@@ -90,7 +91,7 @@ def kind(category: str, name: str) -> str | None:
 
 
 def femtoseconds(microseconds: object) -> int | None:
-    """Convert Kineto's microseconds (an int, or a float as text) to femtoseconds."""
+    """Convert Kineto's microseconds, such as 3 or ``"1.5"``, to femtoseconds."""
     if isinstance(microseconds, int) and not isinstance(microseconds, bool):
         return microseconds * _FS_PER_US
     if not isinstance(microseconds, str) or len(microseconds) > 64:
@@ -108,7 +109,7 @@ def femtoseconds(microseconds: object) -> int | None:
 
 
 def interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """Return (start, length) in ns, or why the times are unusable."""
+    """Return (start, length) in ns, or a text that says why the times are unusable."""
     start = femtoseconds(event.get("ts"))
     if start is None:
         return "they have no readable start"
@@ -127,7 +128,7 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
 def timed_events(
     events: Iterable[Any], dropped: Counter[str], is_read: Callable[[dict[str, Any]], bool]
 ) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
-    """Yield events with their (start, length) in ns; count unusable ones in ``dropped``."""
+    """Yield (event, (start, length) in ns); count events with unusable times in ``dropped``."""
     for event in events:
         if isinstance(event, dict) and event.get("ph") == "X" and is_read(event):
             times = interval(event)
@@ -138,12 +139,12 @@ def timed_events(
 
 
 def left_out(dropped: Mapping[str, int]) -> Iterator[str]:
-    """Say how many events were left out, and why."""
+    """Yield notes such as "3 events were left out because their duration is negative"."""
     return (f"{n} events were left out because {why}" for why, n in dropped.items())
 
 
 def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
-    """Convert an event with a duration to a row; unknown categories become ranges."""
+    """Convert an event with a duration to a row; an unknown category makes it a range."""
     category = str(event.get("cat")).lower()
     name = rows.clean(str(event.get("name", "")))
     args = as_object(event.get("args"))
@@ -190,8 +191,8 @@ def launched_with(
 ) -> str | None:
     """Return a kernel's launch configuration: grid, block, registers, collective …
 
-    Without ``registers``, the arguments are ROCm's. Its grid is left out, because it counts blocks
-    or threads, depending on the launching call.
+    An event without ``registers`` is ROCm's. Its grid is left out, because it counts blocks or
+    threads, depending on the launching call.
     """
     if block is None:
         return None
@@ -220,7 +221,7 @@ def _message(
     group: object,
     about: object,
 ) -> dict[str, object]:
-    """Return a collective's operation, message size and process group."""
+    """Describe a collective such as an all-reduce: operation, message size, process group."""
     elements = [rows.natural(inputs), rows.natural(outputs)]
     element_size = element_bytes(dtype)
     complete = element_size is not None and None not in elements
@@ -267,12 +268,12 @@ _HOST = 0
 _TYPE, _DEVICE = "Device Type", "Device Id"
 _SIZES = {"Total Allocated": ALLOCATED, "Total Reserved": RESERVED, "Bytes": CHANGE}
 _NUMBER = re.compile(r"-?\d{1,300}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-#: A series with one of these names is named like its counter.
+#: Series of a counter with one of these names; lstmprof calls the series like the counter.
 _PLAIN = ("", "value")
 
 
 def counts(event: dict[str, Any]) -> list[Count] | str:
-    """Return the counter values of an event, or why they are unusable."""
+    """Return the counter values of an event, or a text that says why its time is unusable."""
     phase, name = event.get("ph"), event.get("name")
     is_memory = phase == INSTANT and name == MEMORY
     args = event.get("args")
@@ -312,7 +313,7 @@ def _named(name: str, series: str) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Convert an int, or the text of a float; None if it is not finite."""
+    """Convert 3 or ``"1.5"`` to a float; None for infinity and for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     if not _NUMBER.fullmatch(str(value)):
@@ -340,7 +341,7 @@ _decode = msgspec.json.Decoder(list[_Memory]).decode
 
 
 def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
-    """Convert ``[memory]`` events to counter values; None if one is unusual."""
+    """Convert the arguments of ``[memory]`` events to counter values; None if one is unusual."""
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
         fields = [attrgetter(name) for name in _Memory.__struct_fields__]
@@ -371,5 +372,5 @@ def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Ta
 
 
 def _packed(values: list[int]) -> Ints:
-    """Convert to int64; raise struct.error if a value does not fit."""
+    """Pack integers as int64; raise struct.error if one is too large."""
     return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)

@@ -42,13 +42,13 @@ _KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() i
 
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of microseconds: down to 1 ns, and to 1 fs
-#: Number of parsed lists that are cached; lists of ``_SHORT_BYTES`` or more are not.
+#: Number of parsed lists that are cached; lists of at least ``_SHORT_BYTES`` bytes are not cached.
 _CACHED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Events and counters of one piece, as columns in memory or in files."""
+    """The events and counters of a piece of the file, as tables in memory or in files."""
 
     columns: pa.Table | Path
     rows: int
@@ -58,9 +58,9 @@ class Piece:
 
 
 def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece | None:
-    """Read whole events; return None if the text cuts one.
+    """Read a text of whole events; None if it begins or ends inside an event.
 
-    Columns are written to the file ``spooled`` if it is given.
+    The columns are written to the file ``spooled`` if it is given.
     """
     piece: Piece | None
     try:
@@ -97,7 +97,7 @@ class Part(NamedTuple):
 
 
 def read_part(part: bytes | Part, spooled: Path) -> Piece | None:
-    """Read a piece from its text, or from its part of a file."""
+    """Read a piece from its text, or from its bytes in a file."""
     return read("piece", part if isinstance(part, bytes) else part.content, spooled)
 
 
@@ -117,7 +117,7 @@ def read_columns(text: bytes) -> Piece:
     """Read the events in ``text``, a JSON array without its brackets.
 
     Raises:
-        OddError: the text is not whole events, or an event is unusual.
+        OddError: the text begins or ends inside an event, or a value is unusual.
     """
     try:
         return _columns(Records(text))
@@ -142,7 +142,7 @@ def _columns(records: Records) -> Piece:
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """Return the counter values; memory counters alone are read by columns."""
+    """Return the counter values; only ``[memory]`` events can be read by columns."""
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)
@@ -243,7 +243,7 @@ def _natural(values: Ints) -> pa.Array:
 
 
 def _texts(codes: Ints, values: Sequence[str | None]) -> pa.DictionaryArray:
-    """Return ``values[code]`` for each code, dictionary-encoded."""
+    """Look up the text of each code: codes [1, 0] of ``["a", "b"]`` give ``["b", "a"]``."""
     distinct = pa.array(values, pa.string()).dictionary_encode()
     places = distinct.indices.fill_null(-1).to_numpy()
     indices = places[codes] if len(codes) else np.empty(0, dtype=np.int32)
@@ -270,7 +270,7 @@ _short_list = lru_cache(_CACHED_LISTS)(_list)
 
 
 def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
-    """Convert numerals in µs, each followed by a null byte, to ns."""
+    """Convert starts and lengths to ns: numbers in µs as text, each followed by a null byte."""
     start, start_decimals = _digits(starts)
     dur, dur_decimals = _digits(lengths)
     if max(start_decimals.max(initial=0), dur_decimals.max(initial=0)) > _NS_DECIMALS:
@@ -285,7 +285,7 @@ def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
 
 
 def _within_int64(values: Ints, factor: Ints) -> Ints:
-    """Multiply; raise OddError if a product could exceed ``rows.MAX_NS``."""
+    """Return ``values * factor``; raise OddError if a product could exceed ``rows.MAX_NS``."""
     if int(values.max(initial=0)) * int(factor.max(initial=1)) > rows.MAX_NS:
         raise OddError
     return values * factor
@@ -308,13 +308,13 @@ def _rounded_times(
 
 
 def _microseconds(value: Ints, decimals: Ints) -> tuple[Ints, Ints]:
-    """Split times into whole µs and the remaining femtoseconds."""
+    """Split 12.5 µs, given as (125, 1 decimal), into 12 µs and 500,000,000 fs."""
     scale = 10**decimals
     return value // scale, value % scale * (_FS_PER_US // scale)
 
 
 def _digits(numerals: bytes) -> tuple[Ints, Ints]:
-    """Parse numerals, each followed by a null byte; raise OddError for other characters.
+    """Parse decimal numbers, each followed by a null byte; raise OddError for other characters.
 
     Return (digits, number of decimals): (125, 1) for ``12.5``.
     """

@@ -28,9 +28,9 @@ Ints = NDArray[np.int64]
 
 #: Marks a missing integer.
 ABSENT = -(2**63)
-#: Marks an integer field whose text is no number.
+#: Marks an integer field whose text is not a number.
 NULL = ABSENT + 1
-#: An integer or its text. The markers ``ABSENT`` and ``NULL`` cannot be decoded.
+#: An integer, or an integer as text; not one of the markers ``ABSENT`` and ``NULL``.
 _Integer = Annotated[int, msgspec.Meta(ge=NULL + 1)] | str
 
 #: Code of events without a launch configuration.
@@ -45,7 +45,7 @@ _OTHER_PHASES = "BEIbnePNODMVvRcSTpFsfta"
 
 
 class OddError(Exception):
-    """A value does not fit into columns; the events must be read row by row."""
+    """A value does not fit into columns, so the events must be read row by row."""
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
@@ -105,7 +105,7 @@ class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT
 
 
 class Counter(Instant, gc=False, frozen=True, tag_field="ph", tag=COUNTER):
-    """Values of a counter."""
+    """An event with values of a counter."""
 
 
 _OTHERS = [
@@ -131,7 +131,7 @@ _EVENT_NUMBERS = ("pid", "tid")
 
 
 class _Codes(dict[_Key, int]):
-    """Gives each new key the next number."""
+    """Numbers its keys in order of first use: 0, 1, 2 …"""
 
     def __missing__(self, key: _Key) -> int:
         self[key] = len(self)
@@ -139,12 +139,14 @@ class _Codes(dict[_Key, int]):
 
 
 class Records:
-    """Columns of the events with a duration in ``text``, a JSON array without its brackets.
+    """The columns of the events in ``text``, a JSON array without its brackets.
 
-    Argument columns only have entries for events with arguments, which are few.
+    These are the events with a duration. Columns of arguments have entries only for the few events
+    with arguments.
 
     Raises:
-        msgspec.DecodeError: the text is not whole events, or a value has an unusable type.
+        msgspec.DecodeError: the text begins or ends inside an event, or a value has an unusable
+            type.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -181,7 +183,7 @@ class Records:
         self._with_args = _concatenated(with_args)
 
     def _append(self, events: Sequence[_Event]) -> tuple[_Args, ...]:
-        """Append the events' fields to the columns; return their arguments."""
+        """Append the fields of events to the columns; return the events' arguments."""
         add, values = self._fields, _by_field(_Event, events)
         for name, codes in self._codes.items():
             numbers = map(codes.__getitem__, values[name])
@@ -201,7 +203,7 @@ class Records:
         add[_LAUNCH].append(self._launch_codes([values[name] for name in _LAUNCHED_WITH]))
 
     def _launch_codes(self, columns: Sequence[Sequence[Any]]) -> Ints:
-        """Assign numbers to distinct launch configurations; events without a block have none."""
+        """Give each event the number of its launch configuration; ``NO_LAUNCH`` without a block."""
         codes = np.full(len(columns[0]), NO_LAUNCH)
         if columns[0].count(None) < len(codes):
             has_block = np.fromiter(map(is_not, columns[0], repeat(None)), np.bool_, len(codes))
@@ -211,51 +213,51 @@ class Records:
         return codes
 
     def only(self, chosen: Ints) -> Records:
-        """Return the events at these positions."""
+        """Return the records of the events at these positions."""
         records = copy.copy(self)
         records._chosen = chosen
         return records
 
     def texts(self, field: str) -> tuple[Ints, list[str]]:
-        """Return a text field as (code per event, distinct texts)."""
+        """Return (codes, texts) of a text field: event n has ``texts[codes[n]]``."""
         return _concatenated(self._fields[field])[self._chosen], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
-        """Return an integer field; ``ABSENT`` if missing."""
+        """Return an integer field of all events; ``ABSENT`` marks events without it."""
         return self.numbers(field, rows.int64)
 
     def either(self, field: str, older: str) -> Ints:
-        """Return an integer field, which files of 2021 call ``older``."""
+        """Return an integer field of all events; ``older`` is the name of the field in 2021."""
         newer = self.ints(field)
         return np.where(newer == ABSENT, self.ints(older), newer)
 
     def numbers(self, field: str, meaning: Callable[[object], int | None]) -> Ints:
-        """Return a number field; ``meaning`` parses values that are text.
+        """Return a number field of all events; ``meaning`` parses numbers that are texts.
 
-        Missing values are ``ABSENT``, unreadable ones ``NULL``.
+        ``ABSENT`` marks missing numbers, ``NULL`` unreadable ones.
         """
         values = _concatenated([_meant(part, meaning) for part in self._fields[field]])
         return (values if field in _EVENT_NUMBERS else self._spread(values, ABSENT))[self._chosen]
 
     def launches(self) -> tuple[Ints, list[tuple[Any, ...]]]:
-        """Return launch configurations as (code per event, distinct ones); the first is empty."""
+        """Return (codes, configurations) of launches: event n has ``configurations[codes[n]]``."""
         codes = self._spread(_concatenated(self._fields[_LAUNCH]), NO_LAUNCH)
         return codes[self._chosen], list(self._launches)
 
     def _spread(self, arg_values: Ints, absent: int) -> Ints:
-        """Expand the values of events with arguments to all events."""
+        """Add ``absent`` for each event without arguments."""
         values = np.full(self._count, absent)
         values[self._with_args] = arg_values
         return values
 
     def numerals(self, field: str) -> bytes:
-        """Return a field's JSON texts, each followed by a null byte."""
+        """Join the JSON texts of a field, each followed by a null byte."""
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """Return a list field as (code per event, distinct JSON texts).
+        """Return (codes, JSON texts) of a list field: event n has ``texts[codes[n]]``.
 
-        Code −1 means no arguments; an empty text means no such list.
+        Code −1 means that the event has no arguments, an empty text that it has no such list.
         """
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
@@ -263,7 +265,7 @@ class Records:
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
-    """Split the text where two events seem to meet, and add brackets."""
+    """Split the text at commas that seem to separate events, and put each part in brackets."""
     start, view = 0, memoryview(text)
     while len(text) - start > PART_BYTES:
         border = last_border(text, start, start + PART_BYTES)
@@ -290,7 +292,7 @@ def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
 
 
 def _meant(part: Ints | Sequence[Any], meaning: Callable[[object], int | None]) -> Ints:
-    """Parse values that are text; an array has only integers."""
+    """Parse numbers that may be texts, such as ``"7"``; an unreadable text becomes ``NULL``."""
     if isinstance(part, np.ndarray):
         return part
     means = {value: meaning(value) for value in set(part)}
@@ -311,7 +313,7 @@ def _concatenated(parts: Sequence[Ints]) -> Ints:
 
 
 def _binary(ended: bytes) -> pa.BinaryArray:
-    """Split at null bytes, which JSON cannot contain."""
+    """Return the texts between null bytes, which JSON cannot contain."""
     ends = np.flatnonzero(np.frombuffer(ended, dtype=np.uint8) == 0)
     bounds = np.concatenate([[0], ends - np.arange(len(ends))]).astype(np.int32)
     whole = pa.py_buffer(ended.replace(b"\0", b""))

@@ -99,7 +99,7 @@ def profile(label: Path | str, file: BinaryIO) -> Profile | None:
 
 
 class _Bounded:
-    """A gzipped file whose reading stops at a gzip bomb."""
+    """A gzipped file that refuses to unpack a gzip bomb."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._packed = file
@@ -121,7 +121,7 @@ def _is_gzipped(file: BinaryIO) -> bool:
 
 
 def _unpacked_bytes(file: BinaryIO) -> int:
-    """Return the file's unpacked size; a gzip has it in its last bytes, modulo 4 GB."""
+    """Return the file's size after unpacking; gzip stores it in the last 4 bytes, modulo 4 GB."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - 4))
     last = file.read(4)
@@ -130,9 +130,9 @@ def _unpacked_bytes(file: BinaryIO) -> int:
 
 
 class _Reader:
-    """Reads pieces of a trace, in worker processes if the file is big.
+    """Reads the pieces of a trace, in worker processes if the file is big.
 
-    Closing ``stack`` ends the workers; after an error it removes the columns.
+    Closing ``stack`` ends the workers. After an error it also removes the columns on disk.
     """
 
     def __init__(self, label: Path | str, size_bytes: int, stack: contextlib.ExitStack) -> None:
@@ -148,7 +148,7 @@ class _Reader:
                 self._workers = stack.enter_context(Pool(self._count))
 
     def in_order(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, Piece | None]]:
-        """Yield each text with its piece; None if it is not whole events."""
+        """Yield (text, piece read from it); the piece is None if the text cuts an event."""
         if self._workers and self._folder:
             return self._shared(texts, self._workers, self._folder.path)
         return ((text, self.read(_content(text))) for text in texts)
@@ -183,7 +183,7 @@ class _Reader:
         return pieces.read(self._label, content, spooled)
 
     def counters(self, content: Iterable[Piece]) -> Counters:
-        """Join the counter values of pieces."""
+        """Join the counters of all pieces."""
         read = [piece.counters for piece in content if piece.counters is not None]
         if self._folder:
             paths = [path for path in read if isinstance(path, Path)]
@@ -191,7 +191,7 @@ class _Reader:
         return Counters.of([table for table in read if isinstance(table, pa.Table)])
 
     def columns(self, content: Iterable[Piece]) -> pa.Table | Spool:
-        """Join the columns of pieces."""
+        """Join the columns of all pieces."""
         if self._folder:
             return Spool(self._folder, [p.columns for p in content])
         tables = [piece.columns for piece in content]
@@ -210,7 +210,7 @@ def _done(piece: Piece | None) -> Future[Piece | None]:
 
 
 def _worker_count() -> int:
-    """Return the number of workers; one core stays free, and a worker starts none."""
+    """Return how many worker processes to start: one core stays free, and a worker starts none."""
     if is_worker():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -218,7 +218,7 @@ def _worker_count() -> int:
 
 
 class _Total:
-    """What has been read so far."""
+    """All pieces read so far, and what was left out of them."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -253,7 +253,7 @@ def _profile(
 
 
 def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
-    """Return (text up to the first event, text already read after it).
+    """Return (text before the first event, text already read after it).
 
     Raises:
         UnusualError: the file does not begin like Kineto's.
@@ -273,7 +273,7 @@ def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
 
 
 class _Texts:
-    """Cuts a file between events; ``rest`` is the text after the last cut."""
+    """Cuts a file between events into texts; ``rest`` is the text after the last cut."""
 
     def __init__(self, file: Any, rest: bytes) -> None:
         self._file = file
@@ -291,7 +291,7 @@ class _Texts:
 
 
 class _TextsOfPlainFile(_Texts):
-    """Cuts a plain file between events, reading only the end of each piece."""
+    """Cuts a plain file between events into byte ranges, and reads only the end of each range."""
 
     def __init__(self, file: BinaryIO, rest: bytes, path: Path, start: int) -> None:
         super().__init__(file, rest)
@@ -310,7 +310,7 @@ class _TextsOfPlainFile(_Texts):
         self.rest = self._part(self._start, size)
 
     def _last_border(self, read_to: int) -> int:
-        """Return the last position between two events before ``read_to``, or 0."""
+        """Return the position of the last comma between events before ``read_to``, or 0."""
         for start in (max(self._start, read_to - _END_BYTES), self._start):
             border = last_border(self._part(start, read_to))
             if border:
@@ -324,7 +324,7 @@ class _TextsOfPlainFile(_Texts):
 
 
 def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> bytes:
-    """Add all events to ``total``; return the text after them."""
+    """Add all pieces to ``total``; return the text after the last event."""
     unread = b""
     for text, read in reader.in_order(texts):
         if unread:
@@ -345,7 +345,7 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
 
 
 def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
-    """Add the events of the last piece; return the text after them."""
+    """Add the last piece to ``total``; return the text after the last event."""
     for events_end, bracket in closings(text):
         piece = reader.read(text[:events_end])
         if piece:
@@ -355,13 +355,13 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Return where the events may end: (end of event, closing bracket), last first."""
+    """Return where the list of events may end: (end of last event, closing bracket), last first."""
     matches = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(matches)]
 
 
 def _header(label: Path | str, head: bytes, tail: bytes) -> dict[str, Any]:
-    """Parse the text around the events."""
+    """Parse the text before and after the events as one JSON object."""
     try:
         header = json_document(label, head + tail)
     except ProfileError as error:

@@ -36,7 +36,7 @@ _MOST_NAMED = 3
 _NO_EVENT = "record a profile with slices, or give a torch.profiler JSON"
 _NEXT_STEP = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
-#: Smallest correlation id made from flows (arrows between slices), above any profiler's ids.
+#: First correlation id for arrows between slices; ids of profilers are smaller.
 _FIRST_ARROW = 2**48
 
 
@@ -62,7 +62,7 @@ def read(raw: RawFile) -> Profile:
 
 
 class _Events:
-    """Collects rows in chunks, sorted by the numbers of their slices."""
+    """Collects rows in chunks; a row has the number of its slice."""
 
     def __init__(self) -> None:
         self._chunks = Chunks()
@@ -70,7 +70,7 @@ class _Events:
         self.ranks: set[int | None] = set()
 
     def add(self, number: int, row: Row, rank: int | None = None) -> None:
-        """Add the row of a slice."""
+        """Add the row of slice ``number``."""
         self._rows.append((number, rank, row))
         self.ranks.add(rank)
         if len(self._rows) >= CHUNK_ROWS:
@@ -92,7 +92,10 @@ class _Events:
 
 
 class _Counts:
-    """Collects the counters of an lstmprof export; ``owners`` maps tracks to owners."""
+    """Collects the counters of a trace that lstmprof exported.
+
+    ``owners`` maps the number of a track to what the track shows.
+    """
 
     def __init__(self, owners: Mapping[int, writers.Where]) -> None:
         self._owners = {n: owner for n, owner in owners.items() if owner.counter is not None}
@@ -100,7 +103,7 @@ class _Counts:
         self._tables: dict[int | None, list[pa.Table]] = defaultdict(list)
 
     def add(self, track: int, at_ns: int, value: float) -> None:
-        """Add a value if the track is a counter of the profile."""
+        """Add a value of a counter; ignore tracks that are no counters of the profile."""
         owner = self._owners.get(track)
         if owner is None or abs(at_ns) > rows.MAX_NS:
             return
@@ -121,7 +124,7 @@ class _Counts:
 
 
 def _exported(raw: RawFile, contents: Outline, facts: writers.Facts) -> Profile:
-    """Read a profile that lstmprof exported."""
+    """Read a trace that lstmprof exported."""
     drawn = {number for number, track in contents.tracks.items() if writers.is_drawn(track)}
     owners = {n: writers.where(track.description) for n, track in contents.tracks.items()}
     counts, collected = _Counts(owners), _Events()
@@ -161,7 +164,7 @@ def _left_out(left_out: Counter[str]) -> Iterator[str]:
 
 
 class _Foreign:
-    """A trace that another program wrote."""
+    """A trace that another program than lstmprof wrote."""
 
     def __init__(self, raw: RawFile, contents: Outline) -> None:
         self._raw, self._contents = raw, contents
@@ -206,7 +209,7 @@ class _Foreign:
         return self._joined(kineto_row(event, *timed), slice_.flows)
 
     def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
-        """Join a row to its launch by the arrows between slices if it has no correlation id."""
+        """Give a launch and its kernel one correlation id if an arrow joins their slices."""
         if row.correlation_id is not None or row.kind not in _JOINED or not flows:
             return row
         numbers = (self._arrows[flow] for flow in flows if flow in self._arrows)
@@ -235,7 +238,7 @@ class _Foreign:
         )
 
     def _header(self) -> dict[str, Any]:
-        """Collect the header of Kineto's JSON from the instants of its builder."""
+        """Return the header of Kineto's JSON, which its builder writes as instants."""
         header: dict[str, Any] = {}
         for instant in self._slices.instants:
             if instant.name in _HEADER:
@@ -246,13 +249,13 @@ class _Foreign:
         return header
 
 
-#: Instant of Kineto's builder -> key of Kineto's header. Without a key, the instant's arguments are
-#: the keys.
+#: Name of an instant of Kineto's builder -> key in Kineto's header. An empty key means that the
+#: arguments of the instant are the keys.
 _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 
 def _parsed(name: str, value: Any) -> Any:
-    """Parse an argument as JSON, or as a JSON list without brackets, if possible."""
+    """Parse an argument as JSON (``1, 2`` as a list); keep the text if that fails."""
     if not isinstance(value, str):
         return value
     listed = f"[{value}]" if _HEADER[name] and not value.startswith("[") else value

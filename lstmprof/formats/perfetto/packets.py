@@ -66,7 +66,7 @@ def begins(head: bytes) -> bool:
 
 
 def packets(raw: RawFile, message: Any) -> Iterator[Any]:
-    """Yield parsed packets, also from compressed ones."""
+    """Yield parsed packets, including those inside compressed packets."""
     from google.protobuf.message import DecodeError
 
     room = max(FREE_BYTES, MAX_RATIO * raw.length)
@@ -93,7 +93,7 @@ def refuse_zstd(raw: RawFile, packet: Any) -> None:
 
 
 class _CutError(Exception):
-    """Compressed packets end in the middle of a packet."""
+    """The packets inside a compressed packet end too early."""
 
 
 def _unpacked(raw: RawFile, packed: bytes, most_bytes: int) -> bytes:
@@ -110,7 +110,7 @@ def _unpacked(raw: RawFile, packed: bytes, most_bytes: int) -> bytes:
 
 
 def _contents(raw: RawFile) -> Iterator[tuple[int, bytes]]:
-    """Yield (position, bytes) of each packet."""
+    """Yield (position in the file, bytes) of each packet."""
     whole = raw.length
     base, window, at = 0, b"", 0  # ``at`` counts from ``base``
     while base + at < whole:

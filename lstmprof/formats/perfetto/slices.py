@@ -30,7 +30,7 @@ _DEEPEST_TRACK = 32
 
 @dataclass(frozen=True)
 class Track:
-    """The description of a track; ``process`` and ``thread`` are names."""
+    """The description of a track; ``process`` and ``thread`` are their names."""
 
     name: str = ""
     parent: int = 0
@@ -45,8 +45,8 @@ class Track:
 class Outline:
     """The tracks of a trace by number, and the start of its clock in ns since 1970.
 
-    Tracks with nothing but a parent are in ``children``, their parents in ``parents``. A thread
-    without a track has the number ``default_track``.
+    Tracks of which only the parent is known are in ``children``, their parents in ``parents``. A
+    thread without a track has the number ``default_track``.
     """
 
     tracks: dict[int, Track]
@@ -62,7 +62,7 @@ class Outline:
         return children[order], np.array(self.parents, np.uint64)[order]
 
     def existing(self, number: int) -> int:
-        """Return the track, or its nearest ancestor with more than a parent."""
+        """Return this track's number, or that of its nearest ancestor in ``tables``."""
         children, parents = self._sorted
         for _ in range(_DEEPEST_TRACK):
             if number in self.tracks or number < 0:
@@ -74,7 +74,7 @@ class Outline:
         return number
 
     def above(self, number: int) -> Iterator[Track]:
-        """Yield a track and its ancestors, nearest first."""
+        """Yield the description of a track and of its ancestors, nearest first."""
         for _ in range(_DEEPEST_TRACK):
             number = self.existing(number)
             track = self.tracks.get(number)
@@ -180,7 +180,7 @@ class Slice(NamedTuple):
 
 @dataclass
 class _Clock:
-    """A clock that showed ``at`` units when the trace's own clock showed ``ns``."""
+    """A clock: it showed ``at`` units when the clock of the trace showed ``ns``."""
 
     at: int
     ns: int
@@ -188,7 +188,7 @@ class _Clock:
     is_incremental: bool = False
 
     def time(self, units: int) -> int:
-        """Convert to ns; units of an incremental clock count from the last call."""
+        """Convert a time of this clock to ns; an incremental clock counts from the last call."""
         if self.is_incremental:
             self.ns += units * self.unit_ns
             return self.ns
@@ -197,7 +197,7 @@ class _Clock:
 
 @dataclass
 class _Sequence:
-    """What earlier packets of a sequence have set; ``is_whole`` if none was lost."""
+    """What earlier packets of a sequence define; ``is_whole`` means that no packet was lost."""
 
     is_whole: bool = False
     texts: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -206,12 +206,12 @@ class _Sequence:
     clocks: dict[int, _Clock] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Reset the state; the writer repeats the texts and values that it uses."""
+        """Forget all texts and defaults; the writer repeats those that it uses."""
         self.is_whole = True
         self.texts, self.track, self.clock = {}, 0, 0
 
     def add(self, packet: Any) -> None:
-        """Add texts and default values that a packet defines."""
+        """Add the texts and default values that a packet defines."""
         if packet.HasField("interned"):
             for kind in ("categories", "names", "keys", "values"):
                 for descriptor in getattr(packet.interned, kind):
@@ -229,8 +229,8 @@ class _Sequence:
 class Slices:
     """Reads slices; ``left_out`` counts omitted slices by reason.
 
-    Slices on ``skipped`` tracks are not read, and ``flows`` (arrows between slices) only on demand.
-    ``counted`` is called with (track, time in ns, value) of counters.
+    Slices on ``skipped`` tracks are not read. ``flows`` says whether to read arrows between slices.
+    ``counted`` is called with (track, time in ns, value) of each counter value.
     """
 
     def __init__(
@@ -267,7 +267,8 @@ class Slices:
             if packet.HasField("clocks"):
                 self._set_clocks(packet.clocks.clocks, sequence)
                 continue
-            # convert every time: the next packet may store the difference from it
+            # Convert the time of every packet: the next packet may store only the difference from
+            # it.
             at_ns = self._time(packet, sequence)
             ended = packet.HasField("event") and self._event(packet, at_ns, sequence)
             if ended:
@@ -275,7 +276,7 @@ class Slices:
         self.left_out[NO_END] += sum(map(len, self._open.values()))
 
     def _event(self, packet: Any, at_ns: int | None, sequence: _Sequence) -> Slice | None:
-        """Return the slice that ends with this event, if any."""
+        """Handle the begin or end of a slice, or an instant; return the slice if it ends here."""
         event = packet.event
         number = event.track_uuid or sequence.track or default_track(packet.sequence)
         if event.type == _COUNTER and self._counted and at_ns is not None:
@@ -329,7 +330,7 @@ class Slices:
         return None
 
     def _set_clocks(self, clocks: Any, sequence: _Sequence) -> None:
-        """Set clocks from a snapshot of several clocks at one instant."""
+        """Set all clocks from a snapshot, which shows several clocks at one moment."""
         by_id = {clock.clock_id: clock for clock in clocks}
         existing = by_id.get(BOOTTIME)
         now_ns = (
@@ -347,7 +348,7 @@ class Slices:
                 self._clocks[number] = _Clock(clock.timestamp, ns, unit_ns)
 
     def _time(self, packet: Any, sequence: _Sequence) -> int | None:
-        """Return a packet's time on the trace's clock in ns; None if its clock is unknown."""
+        """Return a packet's time in ns on the trace's clock; None without the packet's clock."""
         number = packet.clock_id or sequence.clock or BOOTTIME
         units: int = packet.timestamp
         if _FIRST_OWN_CLOCK <= number <= _LAST_OWN_CLOCK:
@@ -366,7 +367,7 @@ class Slices:
 
     @staticmethod
     def _category(event: Any, sequence: _Sequence) -> str:
-        """Return the first category, or an empty text."""
+        """Return the first category of an event, or an empty text."""
         if event.category_iids:
             return sequence.text("categories", event.category_iids[0])
         return rows.clean(text(event.categories[0])) if event.categories else ""

@@ -34,12 +34,13 @@ from lstmprof.formats.rows import Row
 
 #: Name of the track that describes the profile.
 FACTS_TRACK = "lstmprof"
-#: Names of tracks with derived data. A device's breakdown is named ``ledger: `` + its name.
+#: Names of tracks with computed data. The breakdown of a device is named ``ledger: `` and its name.
 STEPS, PHASES, CRITICAL_PATH, LEDGER = "steps", "phases", "critical path", "ledger: "
 DERIVED = (STEPS, PHASES, CRITICAL_PATH)
 KIND = "kind"
 LAUNCH_CONFIG = "launch_config"
-#: Column of the events table -> argument of a slice. The columns in ``TEXTS`` keep their names.
+#: Column of the events table -> name of the argument in a slice. The columns in ``TEXTS`` keep
+#: their names.
 NUMBERS = {
     "correlation_id": "correlation",
     "external_id": "external id",
@@ -52,12 +53,12 @@ NUMBERS = {
     "step": "step",
 }
 TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule")
-#: Argument with the process id of an event without a thread.
+#: Argument with the process id, for events that have no thread.
 PID = "process"
 #: Columns in which negative numbers mean unknown.
 _NATURAL = ("bytes", "sequence_number", "device", "stream")
-#: (column, argument, function that checks a value) of arguments that are read. ``step`` is not,
-#: because the reader derives steps itself.
+#: (column, argument of the slice, function that checks a value) for arguments that are read.
+#: ``step`` is not read, because the reader derives steps itself.
 _READ = tuple(
     (column, name, rows.natural if column in _NATURAL else rows.int64)
     for column, name in NUMBERS.items()
@@ -72,7 +73,7 @@ _SPANS = "profiler_spans_ns"
 
 
 class Where(msgspec.Struct, omit_defaults=True):
-    """The thread, device or counter to which a track belongs."""
+    """The thread, device or counter that a track shows."""
 
     rank: int | None = None
     pid: int | None = None
@@ -98,7 +99,7 @@ class Facts(msgspec.Struct, omit_defaults=True):
 
 
 def facts(path: object, description: str) -> Facts:
-    """Parse the facts that the export wrote into a track's description."""
+    """Parse the facts about the profile, which an export writes into a track's description."""
     try:
         written = msgspec.json.decode(description, type=Facts)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -116,7 +117,7 @@ def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def where(description: str) -> Where:
-    """Parse a track's description; a damaged one names no owner."""
+    """Parse the description of a track in an lstmprof export; a damaged one describes nothing."""
     try:
         owner = msgspec.json.decode(description or "{}", type=Where)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -136,12 +137,12 @@ def where(description: str) -> Where:
 
 
 def is_drawn(track: Track) -> bool:
-    """Return whether a track shows derived data, such as the breakdown or steps."""
+    """Return whether lstmprof drew this track from computed data, such as steps or breakdown."""
     return track.tid is None and (track.name.startswith(LEDGER) or track.name in DERIVED)
 
 
 def row(slice_: Slice, owner: Where) -> Row | None:
-    """Convert a slice of lstmprof's export to a row; None if it is no event of the profile."""
+    """Convert a slice of an lstmprof export to a row; None if the slice is no event."""
     arguments = slice_.arguments
     kind = arguments.get(KIND)
     if kind not in KINDS:
@@ -161,7 +162,7 @@ def row(slice_: Slice, owner: Where) -> Row | None:
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Return metadata without values that JSON lacks or that are nested too deeply.
+    """Return metadata without nested values that are too deep, and without invalid JSON values.
 
     ``moved_ns`` is added to the times of the profiler's own spans.
     """
@@ -221,7 +222,10 @@ _GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
 
 @dataclass(frozen=True)
 class TrackOwner:
-    """The host thread of a track, or its agent (rocprofv3's number of a GPU) and stream."""
+    """What a track belongs to: a host thread, or a stream of a GPU.
+
+    ``agent`` is rocprofv3's number of the GPU.
+    """
 
     pid: int | None
     tid: int | None
@@ -232,7 +236,7 @@ class TrackOwner:
 
 
 class TrackOwners:
-    """Finds the owner of each track; ``devices`` maps rocprofv3's agents to devices."""
+    """Finds the thread or GPU of each track; ``devices`` maps rocprofv3's agents to devices."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -265,10 +269,10 @@ def _owner_of(above: list[Track]) -> TrackOwner:
 
 
 def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, Any]:
-    """Convert a slice to an event of Kineto's JSON; ``builder`` means that Kineto wrote it."""
+    """Convert a slice to an event of Kineto's JSON; ``builder``: Kineto wrote the trace."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
-    # an op's correlation id is its own, not of a launch
+    # The id of an op is not that of a launch.
     if category == "operator" and "correlation_id" in arguments:
         arguments = {**arguments, "External id": arguments["correlation_id"], "correlation": None}
     event = {"cat": category, "name": slice_.name, "pid": owner.pid, "tid": owner.tid}
@@ -276,7 +280,7 @@ def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, A
 
 
 def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Unfold the arguments that Kineto's builder writes into one text, ``metadata``."""
+    """Unpack the argument ``metadata``, in which Kineto's builder stores the other arguments."""
     unfolded = {name: value for name, value in arguments.items() if name != "metadata"}
     folded = arguments.get("metadata")
     if isinstance(folded, str):
@@ -346,7 +350,7 @@ def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | 
 
 
 def _device_of(agent: Any, owners: TrackOwners) -> int | None:
-    """Return the device of an agent (``Agent-4`` or 4); an unknown one is the only GPU."""
+    """Return the device of an agent such as ``Agent-4``; if unknown, the only GPU."""
     number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
     if number and int(number[1]) in owners.devices:
         return owners.devices[int(number[1])]

@@ -50,7 +50,7 @@ _CACHED_STRINGS = 4096
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU; ``index`` is its number among the machine's CPUs and GPUs."""
+    """A GPU; ``index`` is its number among all CPUs and GPUs of the machine."""
 
     index: int
     name: str
@@ -58,7 +58,7 @@ class Gpu:
 
 
 class Process:
-    """One process of the database, whose tables end with ``suffix``."""
+    """The tables of one process; their names end with ``suffix``."""
 
     def __init__(self, database: Database, suffix: str) -> None:
         self._database, self._suffix = database, suffix
@@ -68,9 +68,9 @@ class Process:
         self.string = functools.lru_cache(_CACHED_STRINGS)(self._string)
 
     def chunks(self, table: str, *columns: str) -> Iterator[Mapping[str, Ints]]:
-        """Yield columns of a table in chunks, with the category and stack id of each row's event.
+        """Yield columns of a table in chunks, with the category and stack id of each row.
 
-        A call and the activities that it launched have the same stack id.
+        A call and the kernels or copies that it launched have the same stack id.
         """
         own, events = self._table(table), self._table("event")
         if own not in self._database.columns:
@@ -89,7 +89,7 @@ class Process:
             yield {**event_values, **read}
 
     def extdata(self, table: str) -> Iterator[list[str | None]]:
-        """Yield ``extdata`` (JSON text) of each row's event, in the same chunks."""
+        """Yield ``extdata`` (JSON text) of each row of a table, in the chunks of ``chunks``."""
         own, events = self._table(table), self._table("event")
         if self._points_to(own, events):
             chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
@@ -108,7 +108,7 @@ class Process:
 
     @cached_property
     def kernel_names(self) -> dict[int, str]:
-        """Return readable kernel names by symbol id."""
+        """Return {id of a kernel's symbol: readable name}."""
         table = self._table("info_kernel_symbol")
         names = {
             **self._database.strings(table, "id", "kernel_name"),
@@ -118,7 +118,7 @@ class Process:
 
     @cached_property
     def gpus(self) -> dict[int, Gpu]:
-        """Return the GPUs by agent id."""
+        """Return {agent id: GPU}."""
         table = self._table("info_agent")
         if table not in self._database.columns:
             return {}
@@ -138,7 +138,7 @@ class Process:
         return f"rocpd_{name}{self._suffix}"
 
     def _numbers(self, table: str, column: str) -> dict[int, int]:
-        """Return a column's values by row id, without negative ones."""
+        """Return {row id: value} of a column, without negative values."""
         read = self.chunks(table, "id", column)
         pairs = (zip(c["id"].tolist(), c[column].tolist(), strict=True) for c in read)
         return {key: number for chunk in pairs for key, number in chunk if min(key, number) >= 0}
@@ -148,7 +148,7 @@ class Process:
 
 
 def message(extdata: str | None) -> str | None:
-    """Return the text of a ROCTx range."""
+    """Return the text of a ROCTx range from ``extdata``, which is JSON."""
     text = json_object(extdata or "").get("message")
     return rows.clean(text) if isinstance(text, str) and text else None
 
@@ -165,7 +165,7 @@ _LAUNCH_COLUMNS = (*_GRID, *_BLOCK, "group_segment_size")
 
 
 class Events:
-    """Reads the events of a process; ``left_out`` counts events without name or device."""
+    """Reads the events of a process; ``left_out`` counts events without a name or device."""
 
     def __init__(self, process: Process, devices: Mapping[int, int]) -> None:
         self._process = process
@@ -200,7 +200,7 @@ class Events:
     def _ranges(
         self, ints: Mapping[str, Ints], read: Mapping[str, Ints], extdata: Sequence[str | None]
     ) -> Batch:
-        """Return the ROCTx ranges that have a text."""
+        """Return the ROCTx ranges whose text was recorded."""
         is_marker = self._matches(read["category_id"], lambda text: "MARKER" in text)
         is_range = is_marker & self._matches(read["category_id"], lambda text: "RANGE" in text)
         others = np.flatnonzero(is_marker & ~is_range)
@@ -218,7 +218,7 @@ class Events:
         return nvtx_ranges({name: values[chosen] for name, values in ints.items()}, texts)
 
     def _region_text(self, name_id: int) -> str | None:
-        """Return a region's name if it is a range's text (since 2026), not a ROCTx call."""
+        """Return the text of a range whose region is named by it (since 2026), else None."""
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
 
@@ -343,7 +343,7 @@ def _profile(path: Path | str, database: Database) -> Profile:
 
 
 def _suffixes(database: Database) -> list[str]:
-    """Return each process's suffix of table names (``_<guid>``)."""
+    """Return the end of the table names of each process (``_<guid>``)."""
     named = [
         (own, table) for own in _ROCPD_TABLES for table in database.columns if table.startswith(own)
     ]
@@ -352,7 +352,7 @@ def _suffixes(database: Database) -> list[str]:
 
 
 def _check_tables(path: Path | str, database: Database) -> None:
-    """Refuse rocmProfileData and other schemas."""
+    """Refuse databases of rocmProfileData, and unknown versions of the schema."""
     if _RPD & database.columns.keys():
         raise ProfileError(
             path, "is a rocmProfileData database, which lstmprof does not read", _JSON
@@ -373,7 +373,7 @@ def _check_tables(path: Path | str, database: Database) -> None:
 
 
 def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
-    """Refuse processes of several machines, and two processes with one id."""
+    """Refuse files with processes of several machines, or with two processes of one pid."""
     machines = {nid for process in processes for nid in process.machines}
     if len(machines) > 1:
         what = f"has processes of {len(machines)} machines, whose clocks differ"
@@ -385,6 +385,9 @@ def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
 
 
 def _numbered(processes: Sequence[Process]) -> list[Gpu]:
-    """Return the machine's GPUs, sorted by node; every process lists all of them."""
+    """Return the GPUs of the machine in order of their numbers.
+
+    Every process lists all GPUs.
+    """
     gpus = {gpu.index: gpu for process in processes for gpu in process.gpus.values()}
     return [gpus[index] for index in sorted(gpus)]

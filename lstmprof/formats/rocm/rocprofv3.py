@@ -43,7 +43,7 @@ COPIES = {
     "DEVICE_TO_DEVICE": "DtoD",
     "HOST_TO_HOST": "HtoH",
 }
-#: Error message for a profile without events, and what the user should do.
+#: Error message for a profile without events; ``NEXT_STEP`` tells the user what to do.
 NOTHING = "has no kernel, copy, HIP call or ROCTx range"
 NEXT_STEP = (
     "record with rocprofv3 --runtime-trace -- python … (before ROCm 7, add --output-format json), "
@@ -51,7 +51,7 @@ NEXT_STEP = (
 )
 
 
-#: How the CSV of kernels begins, and the columns that every kernel has.
+#: Beginning of the CSV with kernels; ``_COLUMNS`` are columns that every kernel has.
 _BEGINS = re.compile(rb'"?Kind"?,"?Agent_Id"?,"?Queue_Id"?,')
 _COLUMNS = ("Agent_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp")
 
@@ -86,14 +86,14 @@ def read(raw: RawFile) -> Profile:
 
 
 def notes(left_out: int) -> Iterator[str]:
-    """Yield notes on the missing date and on unreadable records."""
+    """Yield notes about the missing date and about omitted records."""
     yield rows.NO_DATE
     if left_out:
         yield f"{left_out} records without a valid time, name or device were left out"
 
 
 class _Process:
-    """One process, with the names and devices that its records refer to by number."""
+    """One process; it looks up the names and devices to which records refer by number."""
 
     def __init__(self, process: Mapping[str, Any]) -> None:
         strings = as_object(process.get("strings"))
@@ -206,13 +206,13 @@ class _Process:
         return self._operations[number] if has_kind and number is not None else {}
 
     def _operation(self, record: Mapping[str, Any]) -> str:
-        """Return the name of a record's operation; empty if unknown."""
+        """Return the name of a record's operation, or an empty text."""
         names = as_list(self._kind(record).get("operations"))
         number = rows.natural(record.get("operation"))
         return _text(names[number]) if number is not None and number < len(names) else ""
 
     def _is_unread(self, record: Mapping[str, Any]) -> bool:
-        """Return whether to skip a compiler call, or a marker that is no range."""
+        """Return whether to skip a call of the compiler, or a marker that is no range."""
         kind, operation = _text(self._kind(record).get("kind")), self._operation(record)
         if kind.startswith("MARKER"):
             return "RANGE" not in kind and "Range" not in operation
@@ -252,7 +252,7 @@ def _correlation(record: Mapping[str, Any]) -> int | None:
 def launched_with(
     threads: Sequence[int] | None, block: Sequence[int] | None, shared_bytes: int | None
 ) -> str | None:
-    """Return a kernel's launch configuration; HSA's grid counts threads, not blocks."""
+    """Return a kernel's launch configuration; ``threads`` is HSA's grid, which counts threads."""
     sizes = zip(threads or (), block or (), strict=False)
     return launch_config.text(
         {

@@ -40,8 +40,8 @@ _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
 _NOT_THREADS = (HLO_PLANE, "/host:tfstreamz")
-#: Number of events that a file of any size may have. A real event takes at least 16 bytes of a
-#: file, or 3 of a gzipped one.
+#: Number of events that a file of any size may have. A larger file may have more: a real event
+#: takes at least 16 bytes, or 3 bytes of a gzipped file.
 _FREE_EVENTS = 2**20
 _MAX_NOTES = 3
 
@@ -131,7 +131,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
 def _parts(
     raw: RawFile, planes: list[tuple[str, Any]], pieces: list[list[list[Piece]]]
 ) -> Iterator[LineEvents]:
-    """Yield the events of host threads and streams; check other lines for damage only."""
+    """Yield the events of host threads and streams; check other lines only for damage."""
     instructions = hlo_instructions(planes)
     for (name, plane), line_pieces in zip(planes, pieces, strict=True):
         gpu = _GPU.match(name)
@@ -160,7 +160,7 @@ def _plain(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def _facts(stats: dict[str, Any]) -> DeviceFacts:
-    """Return a GPU's facts; ``core_count`` counts multiprocessors."""
+    """Return facts about a GPU; ``core_count`` is the number of multiprocessors."""
     return rows.device_facts(
         stats.get("compute_cap_major"), stats.get("compute_cap_minor"), stats.get("core_count")
     )

@@ -40,16 +40,16 @@ _MESSAGES: Messages = {
 }
 #: ``PrimitiveType`` (xla_data.proto) → name of the element type, for types of matmuls.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
-#: Custom calls that multiply matrices: of libraries, and cuDNN's recurrent layers
+#: Custom calls that multiply matrices: those of libraries, and the recurrent layers of cuDNN
 #: (``jax.experimental.rnn``).
 _LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
-#: Depth of nested computations that are searched for a matmul or tanh.
+#: How deep nested computations are searched for a matmul or tanh.
 _DEEPEST = 3
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An XLA instruction: its path in the program, and the operands of its matmul or tanh."""
+    """An XLA instruction: its path in the user's program, operands of its matmul or tanh."""
 
     path: str | None
     operands: str | None
@@ -70,9 +70,10 @@ def hlo_proto() -> Any:
 
 
 def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, str], Instruction]:
-    """Return a module's instructions with a path or operands; none if it is damaged.
+    """Return the instructions of a module; none if the module is damaged.
 
-    Each is listed twice: for ``program_id`` and for ``ANY``.
+    Only instructions with a path or operands are returned, each twice: under ``program_id`` and
+    under ``ANY``.
     """
     from google.protobuf.message import DecodeError
 
@@ -95,12 +96,12 @@ def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, 
 
 
 def _path(op_name: bytes) -> str | None:
-    """Return the path in the user's program; None if it names an argument."""
+    """Return an instruction's path in the user's program; None for a name without ``/``."""
     return rows.clean(text(op_name)) if b"/" in op_name else None
 
 
 class _Operands:
-    """Finds the operands of instructions; each computation is searched only once."""
+    """Finds the operands of instructions, and searches each computation only once."""
 
     def __init__(self, computations: Mapping[int, Any]) -> None:
         self._computations = computations
@@ -125,7 +126,7 @@ class _Operands:
     def _find(
         self, instruction: Any, computation: Any, depth: int, *, products: bool
     ) -> list[_Placed]:
-        """Return the matmuls, or else the tanhs, in an instruction."""
+        """Return the matmuls that an instruction contains, or its tanhs."""
         if _is_product(instruction) if products else instruction.opcode == b"tanh":
             return [(instruction, computation)]
         if instruction.opcode not in (b"fusion", b"call") or not depth:
@@ -181,7 +182,7 @@ _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
 _DETAIL = re.compile(r"\b(\w{1,32}):(\d{1,18}(?:[.,]\d{1,18}){0,2})(?=\s|$)", re.ASCII)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
-#: XLA writes this as ``tf_op`` of every kernel on AMD; it names no op.
+#: XLA writes this text as ``tf_op`` of every kernel on AMD; it is not the name of an op.
 _NO_OP = "XlaModule:"
 
 #: Stats with the levels of an annotation, innermost first.
@@ -206,7 +207,7 @@ _HLO_PROTO = "Hlo Proto"
 def activity_row(
     name: str, stats: Stats, timed: tuple[int, int], gpu_stream: tuple[int, int | None]
 ) -> Row | None:
-    """Convert an event of a (GPU, stream) to a row; None if it is no work of the stream."""
+    """Convert an event of a GPU's stream to a row; None if it is no work, such as an allocation."""
     kind = activity_kind(name, stats)
     if kind is None:
         return None
@@ -228,7 +229,7 @@ def activity_row(
 
 
 def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -> Row | None:
-    """Convert an event of a host thread to a row; None for bookkeeping."""
+    """Convert an event of a host thread to a row; None for bookkeeping of the runtime."""
     name, encoded = decoded(name)
     stats = {**encoded, **stats}
     kind = host_kind(name, stats)
@@ -248,7 +249,7 @@ def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -
 
 
 def activity_kind(name: str, stats: Stats) -> str | None:
-    """Return the kind of a stream's event; None if it is no work of the stream."""
+    """Return the kind of an event on a stream; None if it is no work, such as an allocation."""
     if "kernel_details" in stats:
         return "kernel"
     if "memcpy_details" in stats or name.startswith(("Memcpy", "UnifiedMemory")):
@@ -259,7 +260,7 @@ def activity_kind(name: str, stats: Stats) -> str | None:
 
 
 def host_kind(name: str, stats: Stats) -> str | None:
-    """Return the kind of a host event; None for bookkeeping."""
+    """Return the kind of an event of a host thread; None for bookkeeping of the runtime."""
     if name.startswith(_BOOKKEEPING):
         return None
     # Before 2022, a launch has the name of its kernel or copy, but only launches on the host have a
@@ -285,7 +286,7 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 
 def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[str, Any]:
-    """Add the path and operands of the event's XLA instruction if they are missing."""
+    """Add what the event's XLA instruction shows: path and operands, if they are missing."""
     module, name = str(stats.get("hlo_module")), str(stats.get("hlo_op"))
     keys = ((module, number, name) for number in (str(stats.get("program_id")), ANY))
     instruction = next((instructions[key] for key in keys if key in instructions), None)
@@ -381,7 +382,7 @@ class PlaneTables:
         self.memory_events = {k: n for k, n in named.items() if n in (ALLOCATION, FREE)}
 
     def described(self, event: Any) -> tuple[str, dict[str, Any]]:
-        """Return an event's name and ``wanted`` stats; events of one name share some stats."""
+        """Return an event's name, and its ``wanted`` stats with those of its XEventMetadata."""
         name, shared = self._metadata.get(event.metadata_id, ("", {}))
         return name, {**shared, **self.stats(event.stats)}
 

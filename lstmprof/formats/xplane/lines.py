@@ -48,7 +48,7 @@ _ON_GPU = re.compile(r"GPU_(?:collectivememory_)?(\d{1,9})_bfc", re.ASCII)
 
 
 def counters_of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
-    """Return memory counters from pairs (start in ns, protobuf event)."""
+    """Return memory counters from protobuf events: (start in ns, event)."""
     described = list(_described(tables, timed))
     if not described:
         return None
@@ -86,7 +86,7 @@ def _natural(value: object) -> int:
 def counters_of_columns(
     tables: PlaneTables, content: bytes, events: Events, time_ns: Ints, is_timed: Flags
 ) -> pa.Table | None:
-    """Return memory counters from events that were read as columns."""
+    """Return memory counters from events that were parsed as columns."""
     marked = np.isin(events.metadata_id, list(tables.memory_events))
     hits = np.flatnonzero(marked & is_timed)
     if not len(hits):
@@ -127,7 +127,7 @@ def _names(
 def _counters(
     time_ns: Ints, is_free: Flags, allocator: list[str | None], numbers: dict[str, Ints]
 ) -> pa.Table | None:
-    """Return the counters of allocations and frees; ``numbers`` are their stats by name."""
+    """Make counters of allocations and frees; ``numbers`` are the events' stats by name."""
     index = np.full(len(time_ns), _NONE)
     for name in DEVICE_NUMBERS:
         index = np.where(numbers[name] >= 0, numbers[name], index)
@@ -162,12 +162,12 @@ def _counters(
 
 
 def _device(allocator: str) -> int:
-    """Return the allocator's GPU, or ``_NONE`` for host memory."""
+    """Return the GPU of an allocator such as ``GPU_0_bfc``; ``_NONE`` for host memory."""
     named = _ON_GPU.fullmatch(allocator)
     return int(named[1]) if named else _NONE
 
 
-#: Fewer events are read one by one, which is as fast.
+#: Fewer events than this are read one by one, which is not slower.
 _FEW_EVENTS = 300
 _PS_PER_NS = 1000
 #: Larger times (in ps or ns) may overflow int64, so such events are read one by one.
@@ -179,7 +179,7 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line to read: host thread ``tid``, or a (GPU, stream). Times count from ``start_ns``."""
+    """A line to read: a host thread (``tid``) or a stream. Its times count from ``start_ns``."""
 
     tables: PlaneTables
     instructions: Instructions
@@ -188,7 +188,7 @@ class Line:
     gpu_stream: tuple[int, int] | None
 
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
-        """Convert an event at (start, length) in ns to a row; None for bookkeeping."""
+        """Convert an event with (start, length) in ns to a row; None for bookkeeping."""
         name, stats = self.tables.described(event)
         stats = with_instruction(stats, self.instructions)
         if self.gpu_stream:
@@ -198,7 +198,7 @@ class Line:
 
 @dataclass(frozen=True)
 class LineEvents:
-    """A line's events as columns, its memory counters, and the number of events left out."""
+    """The events and memory counters of a line, and how many events have no possible time."""
 
     columns: pa.Table | None
     untimed: int
@@ -206,7 +206,7 @@ class LineEvents:
 
 
 def read_events(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[LineEvents]:
-    """Read a line's events, by columns or one by one if they are few or unusual."""
+    """Read the events of a line by columns; few or unusual events are read one by one."""
     for piece in pieces:
         content = raw.part(piece.start, piece.stop)
         try:
@@ -250,7 +250,7 @@ def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
 
 
 def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
-    """Read a piece's events by columns; raise OddError if they must be read one by one."""
+    """Read a piece by columns; raise OddError if its events must be read one by one."""
     starts, stops = piece.bounds(content)
     events = wire.events(content, starts, stops)
     start_ns, end_ns = _times(line.start_ns, events)
@@ -284,7 +284,7 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
 
 
 def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
-    """Return (starts, ends) in ns, rounded like ``_interval``."""
+    """Return (starts, ends) of events in ns, rounded as in ``_interval``."""
     offset_ps, duration_ps = events.offset_ps, events.duration_ps
     times = (offset_ps, duration_ps, np.array([line_ns]))
     if any(((time > _LARGEST_TIME) | (time < -_LARGEST_TIME)).any() for time in times):
@@ -295,7 +295,7 @@ def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
 
 
 def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
-    """Return {column of ids: (events, ids)}; ``names`` are the stats' names."""
+    """Return {column with ids: (event numbers, their ids)}."""
     ids = {}
     for stat, column in _ID_COLUMNS.items():
         hit = np.isin(place, [i for i, name in enumerate(names) if name == stat])
@@ -312,7 +312,7 @@ def _is_whole(stats: Stats) -> Any:
 
 
 def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
-    """Return equal numbers for equal stats; values of ids are ignored."""
+    """Return equal numbers for equal stats; stats that are ids may differ."""
     is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
     is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
@@ -328,7 +328,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
     """Return equal numbers for equal texts."""
     if not len(texts.value):
         return texts.value
-    # Share the bytes: an array of the texts, alternating with the bytes between them.
+    # Avoid a copy: bounds of the texts in ``content``, alternating with the bytes between them.
     bounds = np.stack([texts.value, texts.value + texts.length], axis=1).ravel()
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
     parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
@@ -336,7 +336,10 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 
 
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
-    """Group events with the same name and stats: (group of each event, first event per group)."""
+    """Return (kind of each event, first event of each kind).
+
+    Events of one kind have the same name and the same stats.
+    """
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
     rank = np.arange(len(stats.event)) - begins
@@ -352,7 +355,7 @@ def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
 
 
 def _codes(values: Ints) -> Ints:
-    """Return equal numbers for equal values, in order of first occurrence."""
+    """Return equal numbers for equal values, counted by first use: [7, 7, 3] -> [0, 0, 1]."""
     return _arrow_codes(pa.array(values))
 
 
@@ -362,7 +365,7 @@ def _arrow_codes(values: pa.Array) -> Ints:
 
 
 def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
-    """Make columns of events from one row per group of equal events."""
+    """Make the columns of all events from one row per kind of event."""
     columns = {}
     for name in _TEXTS:
         texts = pa.array([getattr(row, name) for row in described], pa.string())
@@ -374,9 +377,10 @@ def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, chosen: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Put the ``ids`` of the events ``owner`` into a column of the events ``chosen``.
+    """Put ids into a column: event ``owner[n]`` gets ``ids[n]``.
 
-    Events of equal kind share a row, but have their own ids. An id of 0 or less becomes null.
+    Events of one kind share a row, but have their own ids. The column has only the events
+    ``chosen``. An id of 0 or less becomes null.
     """
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)

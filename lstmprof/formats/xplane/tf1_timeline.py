@@ -54,13 +54,13 @@ from lstmprof.formats.xplane.events import host_kind
 CATEGORY = "lstmprof"
 _STEP = "step"
 
-#: (pid, tid) of a row of the drawing -> thread number in the events table. The file calls rows
-#: threads, but they are not threads of the program.
+#: (pid, tid) of a row of the drawing -> thread number in the events table. The file calls these
+#: rows threads, but they are not threads of the program.
 Lanes = dict[tuple[int | None, int | None], int]
 
 
 def ranges(events: Iterable[Any]) -> list[Row]:
-    """Return the steps and ranges that lstmprof added, on the worker's main thread."""
+    """Return the steps and ranges that lstmprof's worker added, on its main thread."""
     listed = []
     for event, timed in timed_events(events, Counter(), lambda e: e.get("cat") == CATEGORY):
         pid = rows.natural(as_object(event.get("args")).get("pid"))
@@ -72,7 +72,7 @@ def ranges(events: Iterable[Any]) -> list[Row]:
 
 
 def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
-    """Move host ops to process ``pid``, with a thread number per row of the drawing."""
+    """Give host ops the process id ``pid``, and a thread number per row of the drawing."""
     lanes: Lanes = {}
     moved = []
     for row in ops:
@@ -86,7 +86,7 @@ def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lane
 _CATEGORY = "Op"
 _COMPUTE = " Compute"
 _UNKNOWN = "unknown"
-#: Name of an executor's first node, once per session run and device.
+#: Name of the first node of an executor. It runs once per session run and device.
 _SOURCE = "_SOURCE"
 _DEVICE = re.compile(
     r"((?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(\w{1,32}):(\d{1,9})(?:/(\S*))?"
@@ -94,12 +94,12 @@ _DEVICE = re.compile(
 _STREAM = re.compile(r"(?:^|/)stream[:#](\d{1,18})(?:\D|$)")
 #: XLA_GPU:0 is the same GPU as GPU:0.
 _XLA = "XLA_"
-#: Processes that repeat the activities of all streams.
+#: Processes that repeat the activities of all streams: kernels, copies.
 _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """A process's name, parsed; ``lane`` is the text after the device: ``stream:14``."""
+    """The parts of a process's name; ``lane`` is the text after the device: ``stream:14``."""
 
     task: str  # /job:worker/replica:0/task:1, often empty
     type: str  # CPU, GPU, XLA_GPU, TPU …
@@ -139,12 +139,12 @@ class Device(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int]:
-        """Identify a device among those of one type."""
+        """Return what distinguishes devices of one type: task and number."""
         return self.task, self.number
 
 
 class _Event(NamedTuple):
-    """An op or an activity; ``process`` is the name of its process."""
+    """An op or an activity; ``process`` is the name of its process in the file."""
 
     process: str
     pid: int | None
@@ -202,7 +202,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) -> list[_Event]:
-    """Drop the ops of ``/host:CPU`` that repeat an op of an executor."""
+    """Drop an op of ``/host:CPU`` if an executor has the same op."""
     on_executors = {
         _label(op)
         for op in ops
@@ -251,7 +251,7 @@ def _rows(ops: list[_Event], devices: Mapping[str, Device | None]) -> Iterator[R
 
 
 def _identity(op: _Event, device: Device) -> tuple[object, ...]:
-    """Return a key that an activity shares with its repetition in another process."""
+    """Return a key that is equal for an activity and its repetition in another process."""
     return (device.key, op.node, op.op, op.start_ns, op.dur_ns)
 
 
@@ -274,7 +274,7 @@ def _label(op: _Event) -> str | None:
 
 
 def _host_row(op: _Event, device: Device | None) -> Row:
-    """Convert a host event to a row: an op of an executor, or a kind by name."""
+    """Convert an event of the host to a row: an op of an executor, or a kind found by its name."""
     timed, thread = (op.start_ns, op.dur_ns), (op.pid, op.tid)
     if device and not device.lane:
         return executor_row(device, _label(op) or op.node or op.op, timed, thread)
@@ -300,7 +300,7 @@ def accelerators(devices: Iterable[Device]) -> tuple[str, ...]:
 
 
 def device_of(process_name: str) -> Device | None:
-    """Parse a process's name; None if it is no device."""
+    """Parse the name of a process in the file; None if it is no device."""
     match = _DEVICE.fullmatch(process_name)
     if match is None or match[2] == "host":
         return None
@@ -322,7 +322,7 @@ def names_of(events: Iterable[Any], row: str) -> dict[tuple[int | None, int | No
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """Return the GPUs' numbers: as in the file, or from 0 on if two tasks use the same number."""
+    """Return the number of each GPU: the file's, or 0, 1, 2 … if two tasks have the same number."""
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}
@@ -346,5 +346,5 @@ def executor_row(
     plain = Row("op", node, *timed, pid=thread[0], tid=thread[1])
     if on.type.endswith("CPU"):
         return plain
-    # This executor only enqueues work, so the op's name shows the device.
+    # This executor only enqueues work on the device, so add the device to the op's name.
     return plain._replace(name=f"{on.type}:{on.number} {node}", op_name=node)

@@ -23,7 +23,7 @@ from lstmprof.formats.xplane.schema import OddError, value_end, varint
 Ints = NDArray[np.int64]
 Bytes = NDArray[Any]  # of uint8
 
-#: Most bytes, and most events, of a line that are in memory at once.
+#: Largest part of a line in memory at once: this many bytes, and this many events.
 PIECE_BYTES = 2**22
 PIECE_EVENTS = 2**16
 _WINDOW_BYTES = 2**16
@@ -42,13 +42,13 @@ _LENGTH, _FIXED = 2, 1
 _METADATA_ID, _OFFSET_PS, _DURATION_PS, _STATS, _OCCURRENCES = 0x08, 0x10, 0x18, 0x22, 0x28
 #: Tags of an XStat, for all types of values.
 _STAT_TAGS = (0x08, 0x11, 0x18, 0x20, 0x2A, 0x32, 0x38)
-#: Events and stats with more fields are left to the protobuf library.
+#: The protobuf library reads events and stats with more fields than this.
 _MOST_FIELDS = 200
-#: A decoder may read past the last byte: ten bytes of a number, and one word.
+#: Decoding may read past the last byte: a number takes up to ten bytes, and is read as a word.
 _PADDING = bytes(32)
 _LAST_BITS = np.uint64(0x8080808080808080)
 _ONE = np.uint64(1)
-#: Steps that join a number's groups of 7 bits: (mask of bits that stay, mask of bits that move,
+#: How the groups of 7 bits of a number are joined: (mask of bits that stay, mask of bits that move,
 #: distance in bits).
 _MOVES = tuple(
     (np.uint64(kept), np.uint64(moved), np.uint64(by))
@@ -62,10 +62,10 @@ _MOVES = tuple(
 
 @dataclass(frozen=True)
 class Stats:
-    """The stats of events in file order; ``event`` is the number of the stat's event.
+    """The stats of all events in file order; ``event`` is the number of the event.
 
-    ``field`` is the field with the value. ``value`` is its 64 bits, or the position of a text,
-    whose bytes ``length`` counts.
+    ``field`` says which field has the value. ``value`` is its 64 bits, or the position of a text
+    with ``length`` bytes.
     """
 
     event: Ints
@@ -81,7 +81,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Events:
-    """Events in file order; a ``counted`` event has a number of occurrences instead of a time."""
+    """Events in file order; a ``counted`` event has a number of occurrences, but no time."""
 
     metadata_id: Ints
     offset_ps: Ints
@@ -92,7 +92,7 @@ class Events:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The next field of each message that has one; ``owner`` is the message's number."""
+    """One field of each message; ``owner`` is the number of the message."""
 
     owner: Ints
     tag: Bytes
@@ -136,7 +136,7 @@ def _stats(content: bytes, owner: Ints, starts: Ints, stops: Ints) -> Stats:
 
 
 def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) -> Iterator[_Fields]:
-    """Yield the first field of all messages, then the second field, and so on."""
+    """Yield the first field of all messages, then their second fields, and so on."""
     padded = content + _PADDING
     octets = np.frombuffer(padded, np.uint8)
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
@@ -160,7 +160,7 @@ def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) ->
 
 
 def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, Ints, Ints]:
-    """Return (value, start, end) of fields by wire type; the value of a text is its length."""
+    """Return (value, start, end) of fields of all wire types; the value of a text is its length."""
     value, start = _varints(octets, words, at)
     is_text, is_fixed = wire == _LENGTH, wire == _FIXED
     if is_fixed.any():
@@ -173,7 +173,7 @@ def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, In
 
 
 def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
-    """Return (values, positions after) of base-128 numbers."""
+    """Decode base-128 numbers; return (values, positions after them)."""
     word = words[at]
     last = ~word & _LAST_BITS
     # The lowest set bit marks the byte that ends the number; 0 if it is not within 8 bytes.
@@ -196,10 +196,10 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive events of a line: bytes ``start`` to ``stop`` of the file.
+    """Consecutive events of a line, from byte ``start`` to ``stop`` of the file.
 
-    ``sizes`` has the bytes of each event with tag and length, as uint16 to save memory; None for a
-    single event of any size.
+    ``sizes`` are the bytes per event, with tag and length, as uint16 to save memory. It is None for
+    a single event of any size.
     """
 
     start: int
@@ -210,7 +210,7 @@ class Piece:
         return 1 if self.sizes is None else len(self.sizes)
 
     def bounds(self, content: bytes) -> tuple[Ints, Ints]:
-        """Return (begins, ends) of the events in ``content``, the piece's bytes."""
+        """Return (begins, ends) of the events; ``content`` has the bytes of this piece."""
         if self.sizes is None:
             _, start = varint(content, varint(content, 0)[1])
             return np.array([start]), np.array([len(content)])
@@ -222,14 +222,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Outline:
-    """An XSpace without events, and the pieces with its events, by plane and line."""
+    """An XSpace without events; ``pieces[plane][line]`` are the pieces with its events."""
 
     space: Any
     pieces: list[list[list[Piece]]]
 
 
 def outline(raw: RawFile) -> Outline:
-    """Parse everything but the events, and find the events' bytes.
+    """Parse everything but the events, and find where the events are in the file.
 
     Raises OddError for an unusual layout, and protobuf's DecodeError for damage.
     """
@@ -247,7 +247,7 @@ def outline(raw: RawFile) -> Outline:
 
 
 def plane_names(raw: RawFile) -> list[bytes]:
-    """Return the planes' names; raise OddError if the layout is unusual."""
+    """Return the names of the planes; raise OddError if the layout is unusual."""
     names, count = [], 0
     for plane_tag, _, plane, end in _fields(raw, 0, raw.length):
         name: tuple[int, int] | None = None
@@ -308,7 +308,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
 
 
 def _run_of_events(window: bytes, at: int) -> list[int]:
-    """Return the ends of consecutive whole events."""
+    """Return the ends of the consecutive events that are wholly in ``window``."""
     stops: list[int] = []
     end = len(window) - 4
     while at < end and window[at] == _EVENTS and len(stops) < PIECE_EVENTS:

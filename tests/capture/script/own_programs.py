@@ -3,6 +3,10 @@
 A row has the program, the numbers of timed and profiled steps, whether the sizes of all layers are
 known and right, whether the planted mistake comes first, and the first sentence.
 
+With ``--fixes``, the programs of ``FIXES`` run twice, with the mistake and with its fix. A row has
+the program, the first fix that is advised, the steps before and after it, what it was forecast to
+save and what it saved (ms), and the forecast divided by what it saved.
+
 Example: ``PYTHONPATH=.:tests python -m capture.script.own_programs --spinning 1``
 """
 
@@ -10,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import subprocess
 import sys
@@ -19,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from capture.script.test_own_code import CASES, NETWORK, PROGRAMS, Case
+from capture.script.test_own_code import CASES, FIXES, NETWORK, PROGRAMS, Case
 from capture.trainers import python_of_trainers
 
 
@@ -69,13 +74,35 @@ def row(case: Case, folder: Path) -> list[str]:
     return [case.name, *cells, took]
 
 
+def gain(program: tuple[str, ...], folder: Path) -> list[str]:
+    """Return the cells of the table of fixes for one program."""
+    name, *more = program
+    found = {}
+    for form in ("mistake", "fixed"):
+        words = ("run", PROGRAMS / f"{name}.py", "--then", "stop", "--quiet", "--name", form)
+        command = [sys.executable, "-m", "lstmprof", *map(str, words), "--", "200", *more, form]
+        subprocess.run(command, cwd=folder, capture_output=True, check=True)
+        found[form] = said(folder, "diagnose", f"traces/{form}")[0]
+    first = found["mistake"]["verdict"]["fixes"][0]
+    before, after = (document["slow_ns"] / 1e6 for document in found.values())
+    forecast, gained = (first["saves_ns"] or 0) / 1e6, before - after
+    numbers = (before, after, forecast, gained, forecast / gained)
+    right = first["name"] == FIXES[program]
+    cells = [" ".join(program), first["name"] if right else f"{first['name']} (wrong)"]
+    return [*cells, *(f"{number:.2f}" for number in numbers)]
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spinning", type=int, default=0, help="number of spinning processes")
+    parser.add_argument("--fixes", action="store_true", help="what fixes save")
     parser.add_argument("names", nargs="*", help="programs; all by default")
     given = parser.parse_args()
     with spinning(given.spinning):
-        for each in CASES:
-            if not given.names or each.name in given.names:
+        table: dict[str, Any] = {each.name: functools.partial(row, each) for each in CASES}
+        if given.fixes:
+            table = {" ".join(each): functools.partial(gain, each) for each in FIXES}
+        for name, cells in table.items():
+            if not given.names or name in given.names:
                 with tempfile.TemporaryDirectory() as scratch:
-                    print("| " + " | ".join(row(each, Path(scratch))) + " |", flush=True)
+                    print("| " + " | ".join(cells(Path(scratch))) + " |", flush=True)

@@ -241,6 +241,37 @@ CASES = [
     ),
 ]
 
+#: Program, and its arguments after the number of steps -> the cause in the catalogue. With the
+#: argument "fixed", the program has the fix.
+FIXES = {
+    ("torch_next",): "whole sequence in one call",
+    ("torch_layer", "gru"): "LSTM on a CPU",
+    ("torch_layer", "float64"): "float32",
+    ("torch_layer", "projection"): "project afterwards",
+    ("jax_gates",): "gates together",
+    ("torch_layer", "bfloat16"): "float32 instead of bfloat16",
+    ("torch_stream",): "detach the state",
+    ("torch_memory",): "parallel form",
+}
+
+
+@pytest.mark.parametrize("program", FIXES, ids="-".join)
+def test_a_cause_in_a_whole_program_comes_first_with_a_forecast(
+    program: tuple[str, ...], tmp_path: Path
+) -> None:
+    name, *more = program
+    pytest.importorskip(name.partition("_")[0])
+    if "bfloat16" in more and "avx512" in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+        pytest.skip("oneDNN has an LSTM in bfloat16 for this CPU")
+    ended = ran(
+        *(tmp_path, "run", PROGRAMS / f"{name}.py", "--then", "stop", "--quiet"),
+        *("--", 100, *more),
+    )
+    assert ended.returncode == 0, ended.stderr
+    verdict = diagnosed(tmp_path, name)["verdict"]
+    assert verdict["fixes"][0]["name"] == FIXES[program]
+    assert verdict["fixes"][0]["saves_ns"] is not None
+
 
 @pytest.mark.parametrize("count", [11, 17, 23, 30])
 def test_a_training_that_ends_early_has_the_sizes_of_its_own_steps(

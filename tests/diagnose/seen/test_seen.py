@@ -10,7 +10,7 @@ import pytest
 from events.rows import Row, row, table
 
 from lstmprof.breakdown.attribution import attributed
-from lstmprof.diagnose.seen import Fact, Gaps, Seen, Small, seen_in
+from lstmprof.diagnose.seen import Fact, Gaps, Growing, Seen, Small, seen_in
 from lstmprof.events import DeviceFacts
 from lstmprof.events.annotate.links import linked, with_forwards
 from lstmprof.events.annotate.steps import Window
@@ -611,6 +611,36 @@ def test_indexing_takes_its_backward_pass_and_what_adds_it_up() -> None:
     ]
     assert sum(fact.ns for fact in seen(*rows, device=None).indexed) == (5 + 40) * MS
     assert sum(fact.ns for fact in seen(*rows[1:], device=None).indexed) == 40 * MS
+
+
+#          0                    40    50 |50.008      60   100 ms
+# range    |mul|mul|mul|…|mul|--|
+# backward                        |add_|  |MulBackward0|
+# Python                               |--|                        the call of MulBackward0
+@pytest.mark.parametrize("name", ["nn.Module: mLSTMCell_0", "nn.Module: mLSTMCell blocks.0.cell"])
+def test_a_module_that_loops_takes_its_gradients_and_their_calls(name: str) -> None:
+    rows = [
+        event("range", "step", 0, 100),
+        event("range", name, 0, 40),
+        *(event("op", "aten::mul", at, at + 0.5, sequence_number=at + 1, forward_thread=0)
+          for at in range(32)),
+        event("op", "aten::add_", 45, 50),
+        event("op", "MulBackward0", 50.008, 60, sequence_number=4, forward_thread=1),
+    ]  # fmt: skip
+    assert seen(*rows, device=None).looped_module == ("mLSTMCell", 32, (40 + 10) * MS)
+    assert seen(*rows[:30], device=None).looped_module is None
+
+
+def test_a_backward_pass_that_grows_by_as_many_nodes_has_the_time_of_earlier_batches() -> None:
+    node = "autograd::engine::evaluate_function: AddmmBackward0"
+    rows = []
+    for step in range(4):
+        rows.append(event("op", "aten::lstm", 100 * step, 100 * step + 10))
+        for start in range(100 * step + 20, 100 * step + 20 + 5 * (4 + 2 * step), 5):
+            rows.append(event("op", node, start, start + 4))
+    # all but two of 4, 6, 8 and 10 nodes of 4 ms
+    assert seen(*rows, steps=4, device=None).growing == Growing(4, 10, 20 * MS)
+    assert seen(*rows[:-1], steps=4, device=None).growing is None
 
 
 #           0  10          40    50         80   90    100 ms

@@ -36,7 +36,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.implementations import LAYER_OP
 
-#: PyTorch before 1.5, which writes op names without ``aten::``; no other framework has these ops.
+#: PyTorch before 1.5 writes op names without ``aten::``. Only PyTorch has these two ops.
 _UNNAMED = frozenset(("addmm", "AddmmBackward"))
 _OUTER = re.compile(r"(?:aten::)?(lstm|gru|rnn_tanh|rnn_relu)")
 _CHUNK = re.compile(r"(?:aten::)?(?:unsafe_)?chunk")
@@ -49,7 +49,7 @@ _VENDORS = {
 #: Matmuls of layers that ATen computes itself
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
-#: Index of the initial states among the recorded inputs
+#: Op → index of the initial states among its recorded inputs
 _STATE_INPUT = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
 
 
