@@ -61,7 +61,7 @@ step_range = click.option(
     "--step-range",
     metavar="REGEX",
     callback=_checked_regex,
-    help="Regard host ranges (NVTX, record_function) as steps if their name matches this regex.",
+    help="Treat host ranges (NVTX, record_function) as steps if their name matches this regex.",
 )
 across = click.option(
     "--across",

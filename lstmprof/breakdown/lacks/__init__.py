@@ -442,9 +442,8 @@ RULES = (
         "recording that slows the run",
         lambda r: not r.captured and r.settings and r.has.host_events,
         lambda r: (
-            f"recording {listed(r.settings)} costs host time per op, so dispatch, Python and waits "
-            "for the host take longer than without a profiler; to measure how much longer, record "
-            "a profile without these data"
+            f"recording {listed(r.settings)} costs host time per op, so dispatch, Python and "
+            "waits for the host are too long; record without these data to compare"
         ),
     ),
     Rule(
@@ -452,8 +451,8 @@ RULES = (
         lambda r: r.has.bare_steps,
         lambda r: (
             f"{r.has.bare_steps:,} of {counted(r.has.steps, 'marked step')} (first: step "
-            f"{r.has.first_bare}) launched no recorded GPU activity; these steps are empty or cut "
-            "off, and they distort the means over all steps"
+            f"{r.has.first_bare}) launched no recorded GPU activity: these steps are empty or "
+            "cut off, and distort the means over all steps"
         ),
         share=lambda r: share_of(r.has.bare_steps, r.has.steps),
     ),

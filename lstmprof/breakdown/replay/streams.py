@@ -40,7 +40,8 @@ ACTIVITIES = schema(
             "enqueued_ns",
             pa.int64(),
             "ns",
-            "end of the call, its start if it blocks; may be after the activity's own start",
+            "end of the launch call (its start if the call blocks); may be later than the "
+            "activity's start",
             "launch_id is null",
         ),
         Column("blocks", pa.bool_(), "", "its call returned only once it had ended"),

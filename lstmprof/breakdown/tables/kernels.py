@@ -47,7 +47,7 @@ COLUMNS = (
     PER_STEP,
     Column.text(
         "rule",
-        "name of the rule that decided the category (most often, if several did)",
+        "rule that decided the category; if several rules did, the most frequent one",
         "an older lstmprof wrote the run",
     ),
     Column.integer(

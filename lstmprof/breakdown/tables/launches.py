@@ -175,7 +175,7 @@ GAP_COLUMNS = (
     Column.text("category", "category of work, such as gemm"),
     Column.integer(
         "count",
-        "number of times that the kernel or copy ran, without the first activity of each step",
+        "number of runs of the kernel or copy, without the first activity of each step",
     ),
     Column.integer("dur_p50_ns", "median duration, nearest rank"),
     Column.integer(

@@ -74,7 +74,8 @@ _ALGORITHM = tuple(
         ),
         Column.text(
             f"{prefix}algorithm_unmet",
-            "for each other algorithm, the first condition that is not met",
+            "for each algorithm that is not requested: its first condition that the layer does "
+            "not meet",
             _NOT_CUDNN,
         ),
     )

@@ -222,7 +222,7 @@ _UNLINKED = "backward and forward ops are not linked"
 MODULE_COLUMNS = (
     RANK,
     Column.text(
-        "sort", "kind of entry: module (nn.Module), python (frame with file and line) or range"
+        "sort", "kind of row: module (nn.Module), python (frame with file and line) or range"
     ),
     Column.text("name", "name, as the profiler wrote it, without the prefix nn.Module"),
     Column.integer("count", "number of times that the entry ran"),

@@ -32,7 +32,8 @@ COLUMNS = (
     Column.integer("idle_ns", "time in which no activity ran: dur_ns − busy_ns"),
     Column.integer(
         "overlapped_ns",
-        "sum of the durations of the activities in the step, minus busy_ns; above 0: they overlap",
+        "sum of the durations of the activities in the step, minus busy_ns (above 0 if activities "
+        "overlap)",
         _ON_HOST,
     ),
     Column.integer(

@@ -190,8 +190,8 @@ class FirstAnswers:
             first = self._shown_early.get(breakdown.run.name)
             if first and not matches(first, breakdown.ledger, breakdown.windows):
                 options.say(
-                    f"{breakdown.run.name}: the times of the first step, printed above, are wrong: "
-                    "the whole file gives other times (see --table ledger)"
+                    f"{breakdown.run.name}: ignore the times of the first step above; the "
+                    "complete file gives other times (see --table ledger)"
                 )
 
 
@@ -199,8 +199,8 @@ def _first_step_lines(name: str, first: FirstStep) -> list[str]:
     """Describe the first step of a run, device by device."""
     share = f"{first.read_bytes / first.file_bytes:.1%}".replace("%", " %")
     lines = [
-        f"{name}: the first step ({first.name}), from the first {share} of the"
-        f" {file_size(first.file_bytes)} file; the breakdown of all steps follows"
+        f"{name}: the first step ({first.name}), read from the first {share} of the "
+        f"{file_size(first.file_bytes)} file; the breakdown of all steps follows"
     ]
     for lane in first.mean_steps[:_LANES_EACH]:
         lines += _lane_lines(lane, first.device_names.get(lane.device or 0))

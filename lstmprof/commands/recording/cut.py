@@ -30,7 +30,7 @@ _NS_PER_MS = 1_000_000
     "--range",
     "range_",
     metavar="A..B",
-    help="Keep this time range, in milliseconds since the profile's first event.",
+    help="Time range to keep, in ms since the profile's first event.",
 )
 @click.option(
     "-o",
@@ -131,7 +131,7 @@ def _as_kineto(breakdown: Breakdown, events: EventTable, cut: Cut, path: str, ou
 
 def _over_the_edge(cut: Cut, *, is_json: bool) -> str:
     """Say how many kept events are partly or entirely outside the chosen time."""
-    crossing = f"kept whole: {cut.crossing:,} events that begin or end outside the kept part"
+    crossing = f"kept uncut: {cut.crossing:,} events that begin or end outside the kept range"
     if not is_json:
         return crossing
     steps = ", ".join(f"step {step}" for step in cut.next_steps)

@@ -107,13 +107,13 @@ def _is_launcher(word: str) -> bool:
 @click.option(
     "--compare-with",
     metavar="RUN",
-    help="An earlier run, recorded before a fix. At the end, lstmprof compares the forecast gain "
-    "of the fix with the real gain.",
+    help="Earlier run, recorded before a fix: at the end, compare the forecast gain of the fix "
+    "with the real gain.",
 )
 @click.option(
     "--watch",
     is_flag=True,
-    help="Time every step until the script ends, and profile only if steps take 1.3× as long as "
+    help="Time every step until the script ends. Profile steps if they take 1.3× as long as "
     "typical steps.",
 )
 @click.option("--quiet", is_flag=True, help="Do not print the verdict at the end.")

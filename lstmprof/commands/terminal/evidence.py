@@ -19,7 +19,7 @@ from lstmprof.base.numbers import (
 )
 from lstmprof.commands import terminal
 from lstmprof.diagnose.diagnosis import Diagnosis, Explained
-from lstmprof.diagnose.findings import ADVISED_SHARE, Change, Difference, Finding
+from lstmprof.diagnose.findings import ADVISED_SHARE, Change, Difference, Finding, causes
 from lstmprof.diagnose.findings.because import worth_a_line
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.roofline import Roofline
@@ -42,7 +42,7 @@ def show_waterfall(diagnosis: Diagnosis) -> None:
     rows = waterfall_rows(diagnosis.differences)
     colours = [terminal.ORANGE if d.delta_ns > 0 else terminal.BLUE for d in rows]
     terminal.write_table(
-        "Difference of the two steps by kind of time (docs/diagnosis.md explains the kinds)",
+        "Difference between the two steps, by kind of time (docs/diagnosis.md explains the kinds)",
         waterfall_heads(diagnosis, terminal.narrow()),
         waterfall_cells(diagnosis),
         spare=(_OF_DIFFERENCE,),
@@ -153,7 +153,7 @@ def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
     cells = [_count_cells(change, finding.slow.per_step) for change in worth_a_line(finding)]
     if finding.largest:
         by = "op or range" if finding.slow.device is None else "kernel or op"
-        cells.append([f"time per step by {by}:", "", ""])
+        cells.append([f"{causes.shown(finding.kind)} time per step by {by}:", "", ""])
     for c in finding.largest:
         spent = _spent(c.fast_ns, c.fast_count), _spent(c.slow_ns, c.slow_count)
         cells.append([cropped(c.name), *spent])

@@ -110,7 +110,8 @@ def _shape_of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
         if info.shapes_cost is not None and info.shapes_cost > MOST_FOR_SHAPES:
             longer = percent(info.shapes_cost)
             raise UsageError(
-                f"{fault}, because shapes were not recorded: that makes steps {longer} longer",
+                f"{fault}, because shapes were not recorded: recording them makes steps {longer} "
+                "longer",
                 GIVE_SIZES,
             )
         raise UsageError(fault, RECORD)

@@ -52,8 +52,8 @@ def sentence(rows: Rows) -> str:
     if not above:
         return "No kernel's median duration is shorter than its median gap."
     return (
-        f"{above:,} of {calls:,} kernel launches ({percent(above / calls)}) are of kernels whose "
-        "median duration is shorter than the median gap before them: the points above the line."
+        f"{percent(above / calls)} of the kernel launches ({above:,} of {calls:,}) lie above the "
+        "line: the median gap before such a kernel is longer than its median duration."
     )
 
 

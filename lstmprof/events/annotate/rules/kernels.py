@@ -63,12 +63,15 @@ class KernelName:
 
 @lru_cache(maxsize=65536)
 def kernel_name(kernel: str) -> KernelName:
-    """Split a kernel's signature, mangled or not."""
+    """Split the signature of a kernel into its parts; the signature may be mangled."""
     return _named(kernel[:_MOST_LETTERS], _MOST_NESTED)
 
 
 def _named(kernel: str, nested: int) -> KernelName:
-    """Split a signature; enter wrappers up to ``nested`` levels deep."""
+    """Split the signature of a kernel; a wrapper kernel gets the name of what it runs.
+
+    Wrappers in wrappers are followed up to ``nested`` levels.
+    """
     name = _SUFFIX.sub("", _UNNAMED.sub("_", kernel)).strip()
     match = MANGLED.match(name)
     qualified, template = _encoded(name, match.end()) if match else _written(name)
@@ -80,7 +83,7 @@ def _named(kernel: str, nested: int) -> KernelName:
 
 
 def _first_name(template: str, nested: int) -> str:
-    """Return the first template argument that names a function."""
+    """Return the first template argument that names a function, not a number or element type."""
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
     name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
@@ -92,7 +95,7 @@ def _first_name_encoded(template: str) -> str:
 
 
 def _written(name: str) -> tuple[str, str]:
-    """Return the qualified name and the template arguments of a C++ signature."""
+    """Return (qualified name, template arguments): ``void a::f<int>(T)`` -> ``a::f``, ``int``."""
     depth, begin, first, last = 0, 0, 0, 0
     for place, letter in enumerate(name):
         if letter == "<":
@@ -112,7 +115,7 @@ def _written(name: str) -> tuple[str, str]:
 
 
 def _arguments(template: str) -> list[str]:
-    """Split template arguments at the outermost commas."""
+    """Split template arguments at the outermost commas: ``a<b, c>, d`` -> ``a<b, c>``, ``d``."""
     depth, begin, arguments = 0, 0, []
     for place, letter in enumerate(template):
         depth += (letter in "<([{") - (letter in ">)]}")
@@ -123,7 +126,7 @@ def _arguments(template: str) -> list[str]:
 
 
 def _encoded(name: str, place: int) -> tuple[str, str]:
-    """Return name and template arguments of a mangled symbol (Itanium ABI)."""
+    """Return (qualified name, template arguments) of a mangled symbol (Itanium ABI)."""
     parts, end = unmangled(name, place)
     return "::".join(parts), name[end:] if name[end : end + 1] == "I" else ""
 

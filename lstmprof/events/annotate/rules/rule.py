@@ -40,5 +40,5 @@ class Rule:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Return ``expression``, compiled on first use, because most commands need no rules."""
+        """Return the compiled ``expression``; few commands need it, so it is compiled late."""
         return re.compile(self.expression)
