@@ -1,8 +1,9 @@
 """The ops and calls of one step, and which of them vanish if some work is not done.
 
-With a call vanish the calls inside it, calls around it that issue nothing else, its autograd node,
-and views of tensors right before it, such as a ``.transpose()`` before a copy: profiles do not
-record who uses a view. A copy or fill inside an op that computes something else stays.
+If a call vanishes, these vanish, too: the calls inside it, calls around it that issue nothing else,
+its autograd node, and views of tensors right before it, such as a ``.transpose()`` before a copy
+(profiles do not record who uses a view). A copy or fill inside an op that computes something else
+stays.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PHASE = Column("phase", pa.string(), "", "phase of the step", "none is known")
 
 
 class StepRows:
-    """The events of one step, with properties for the replay."""
+    """The columns of one step's events that a replay needs."""
 
     def __init__(self, events: EventTable, window: Window) -> None:
         self.events, self.window = events, window
@@ -43,7 +44,7 @@ class StepRows:
         self.launch = events.rows_named("launch_id")
         self.parent = events.rows_named("parent_id")
         rows = events.rows_of_rank(window.rank)
-        # as in the ledger, a host with device activities computes nothing
+        # as in the ledger, ops of a rank with device activities compute nothing
         self.computes = computing(events) & (not self.runs_on_device[rows].any())
         ends = np.maximum(self.end_ns, self.start_ns + 1)[rows] > window.start_ns
         self.rows = rows[ends & (self.start_ns[rows] < window.end_ns)]
@@ -93,9 +94,9 @@ VIEWS = frozenset(
         *("transpose", "unflatten", "unsqueeze", "view", "view_as"),
     }
 )
-#: Ops whose only purpose is memory set to zero, of PyTorch and of TensorFlow (type after a colon)
+#: Ops that only make memory filled with zeros: PyTorch's, and TensorFlow's ``<node>:ZerosLike``.
 ZEROS = re.compile(r"^aten::(zero_|zeros|zeros_like|new_zeros)$|(^|:)ZerosLike$")
-#: In this op, PyTorch's autograd engine runs a node.
+#: Beginning of the name of an op in which PyTorch's autograd engine runs a node.
 ENGINE = "autograd::engine::evaluate_function: "
 #: Gradients of the slices ``x[t]`` and ``x[a:b]``
 _SLICE_GRADIENTS = re.compile(r"^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$")
@@ -126,12 +127,12 @@ class Calls:
         self.after = self._next_sibling(step)
 
     def work_of_category(self, *categories: str) -> Flags:
-        """Mark the work in ``categories``, except inside work of other categories."""
+        """Mark activities and computing ops of ``categories`` that are not part of other work."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def work_of_autograd(self, work: Flags) -> Flags:
-        """Mark the ``work`` issued by autograd nodes whose forward op is known."""
+        """Mark the part of ``work`` that autograd issued for a known forward op."""
         issued = self.node[np.maximum(self.issuer, 0)] != NONE
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
@@ -170,10 +171,10 @@ class Calls:
         return vanished
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Mark the events that vanish if slices are not summed, and the slicing ops.
+        """Mark the events that sum gradients of slices such as ``x[t]``, and the slicing ops.
 
-        Autograd fills a tensor as large as the sliced one for each slice, so the time is quadratic
-        in the number of slices. The copies of the slices' gradients do not vanish.
+        For each slice, autograd fills a tensor as large as the sliced one, so the time is quadratic
+        in the number of slices. The copies of the slices' gradients are not marked.
         """
         names = self.events.where_name(_SLICE_GRADIENTS.search)
         engine = self.is_call & names

@@ -62,12 +62,12 @@ def without_launch(graph: StepGraph) -> ReplayTimes:
 
 
 def without_casts(graph: StepGraph) -> ReplayTimes:
-    """Remove casts and everything that vanishes with them (see ``calls``)."""
+    """Remove casts, and the calls that nobody needs without them (see ``calls``)."""
     return _without(graph, graph.calls.without(graph.calls.work_of_category("cast")))
 
 
 def without_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove copies between host and device, or within one, and what vanishes with them.
+    """Remove copies between host and device or within one, and calls that nobody needs then.
 
     Copies inside an op that computes something else stay, and so do copies of gradients by autograd
     (``without_backward_copies`` removes them).
@@ -114,7 +114,7 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
 
 def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
-    """Return the times without ``vanished`` events, what they issued, and the ways into them."""
+    """Return the times of a replay without ``vanished`` events and all that they issued."""
     times, calls = unchanged_times(graph), graph.calls
     issued = np.zeros(len(vanished), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)
@@ -149,7 +149,7 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
 
 
 def _refer_to(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
-    """Return a mask of the rows (default: segments) whose ``column`` names one of these events."""
+    """Mark the rows of ``table`` (default: segments) that name a marked event in ``column``."""
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
 
@@ -175,7 +175,7 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Let Python take no time, on the way into ops, too."""
+    """Let Python take no time, including the Python right before an op that only calls it."""
     return _without_state(graph, "python")
 
 
@@ -326,7 +326,7 @@ def _activities_inside(graph: StepGraph) -> Flags:
 
 
 def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints:
-    """Return the times if each chain of ops were one op, which passes memory once.
+    """Return the times of all ops if each chain of ops were one fused op.
 
     A chain is consecutive ``chained`` ops of one ``queue`` (thread or stream). A chain of n ops
     saves n − 1 times the time of its shortest op.

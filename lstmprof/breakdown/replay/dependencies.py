@@ -188,7 +188,7 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, chosen: Flags, group: Ints) -> Ints:
-    """Return the least ``chosen`` value in each row's group, or 0."""
+    """Return, for each row, the least ``chosen`` value in its group; 0 if there is none."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[chosen], ns[chosen])

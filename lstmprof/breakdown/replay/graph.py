@@ -117,7 +117,7 @@ def _thread_segments(
     inner, working = own.owner_at(borders[:-1]), at_work.owner_at(borders[:-1])
     others = (working != NONE) & (segments.thread[working] != number)
     waits = others & (inner != NONE) & segments.may_wait(inner, working)
-    # equal for intervals in the same gap between segments
+    # number of the gap between segments to which each interval belongs
     gap = np.searchsorted(segments.start_ns[rows], borders[:-1], side="right")
     waits |= _waiting_gaps(segments, np.append(rows, NONE), borders, inner, working, others, gap)
     new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))

@@ -67,7 +67,7 @@ _NO_STREAM = 2**32 - 1  # in CUPTI: the call synchronises a whole context
 
 
 class _Ordered:
-    """Numbers sorted by time, for look-ups."""
+    """Finds the last number before a time, or the first number from a time on."""
 
     def __init__(self, at_ns: Ints, numbers: Ints) -> None:
         self._at_ns: list[int] = at_ns.tolist()
@@ -124,7 +124,7 @@ class Streams:
         }
 
     def _reported(self) -> dict[int, tuple[int, int]]:
-        """Return the device and stream that the profile names, by correlation id of the call."""
+        """Return {correlation id of a sync call: (device, stream)}, as the profile names them."""
         step, events = self.step, self.step.events
         rows = events.rows_of_rank(step.window.rank)
         rows = rows[events.is_kind("device_sync")[rows]]
@@ -211,7 +211,7 @@ class Streams:
 
 
 def _split(numbers: Ints, *keys: Ints) -> Iterator[tuple[tuple[int, ...], Ints]]:
-    """Group ``numbers`` by ``keys``."""
+    """Group ``numbers`` by ``keys``; yield each key with its numbers."""
     if not len(numbers):
         return
     order = np.lexsort(keys[::-1])

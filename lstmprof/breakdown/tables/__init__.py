@@ -100,9 +100,9 @@ Make = Callable[[Source, Sequence[str]], pa.Table]
 class TableKind:
     """A table: its meaning, its columns, and how it is computed, sorted and shown.
 
-    ``reads`` are the event columns and ``joined`` the other tables that ``make`` needs. With
-    ``needs_files`` it needs other files of the run, and ``record`` explains how to record them.
-    ``order`` are the columns to sort by (``-``: descending). A terminal shows only ``shown``.
+    ``make`` needs the event columns ``reads`` and the tables ``joined``. ``needs_files``: it also
+    reads other files of the run, and ``record`` tells users how to record them. ``order`` are the
+    columns to sort by (``-``: descending). A terminal shows only ``shown``.
     """
 
     name: str

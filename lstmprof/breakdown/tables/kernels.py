@@ -67,7 +67,7 @@ READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
     *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-#: Texts that are equal for all events of a row, and texts of which a row shows one.
+#: Text columns that are equal for all events of a row, and those of which a row shows one value.
 _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
@@ -109,7 +109,7 @@ class SortedTexts:
 
     @staticmethod
     def of(texts: Sequence[str], codes: Ints) -> SortedTexts:
-        """Return the column of ``texts``, with one of ``codes`` per event."""
+        """Return the column; ``codes`` has the index in ``texts`` of each event."""
         used = np.unique(codes[codes != NONE])
         values = sorted({texts[code] for code in used.tolist()})
         index_of = {text: index for index, text in enumerate(values)}
@@ -120,7 +120,10 @@ class SortedTexts:
 
 @dataclass(frozen=True)
 class _Work:
-    """The kernels and ops that count, grouped in buckets of equal rank, device and texts."""
+    """The kernels and computing ops, in buckets of equal rank, device, name, category ….
+
+    ``bucket`` and ``ns`` have one entry per event, the other arrays one entry per bucket.
+    """
 
     bucket: Ints
     ns: Ints
@@ -164,7 +167,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Group ``rows`` by rank, device and texts; return each row's group, and the groups' sizes."""
+    """Put ``rows`` into buckets; return each row's bucket, and the values of each bucket."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = dense_numbers(keys)

@@ -262,7 +262,11 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass of a cuDNN call: the requested algorithm, and those its kernel names allow."""
+    """The forward or backward pass of a call of cuDNN.
+
+    ``requested`` is the algorithm that the framework requests; ``possible`` are those that fit the
+    kernels' names.
+    """
 
     requested: Choice
     possible: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Record the sizes of recurrent layers in TensorFlow.
 
-The graph of a compiled step shows them. In a step that runs op by op, each call of a Keras layer
-gets a range with the sizes.
+The graph of a compiled step shows the sizes. In a step that runs op by op, each call of a Keras
+layer gets a range with the sizes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GraphSizes:
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return the ops' inputs, without those that differ between traces of the function."""
+        """Return the inputs of ops that are equal in all graphs of the step function."""
         from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 
         traced: List[Any] = getattr(self.function, "_list_all_concrete_functions", list)()

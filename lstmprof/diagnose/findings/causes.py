@@ -74,8 +74,9 @@ _MOVES = ("layout", "transfer", "memset")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the rules need to know about the whole profile.
+    """Facts about a whole profile that the rules need.
 
+    ``ranges_only``: the profile has ranges, but no ops. ``markers`` are the names of step markers.
     ``no_backward``: the profile has PyTorch ops, but none of the backward pass.
     """
 
@@ -213,7 +214,7 @@ RULES = (
 
 
 def kind_of(contributor: Contributor, comparison: Comparison) -> str:
-    """Return the kind of time, such as matmul or dispatch."""
+    """Return the kind of time of an op, kernel or call, by the first rule that holds."""
     return next(rule.kind for rule in RULES if rule.holds(contributor, comparison))
 
 
@@ -230,7 +231,7 @@ def by_kind(
 
 
 def comparison_of(slow: StepProfile) -> Comparison:
-    """Return what the rules need to know about the slow run; it applies to both runs."""
+    """Return the facts that the rules need, from the slow run; they apply to both runs."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
     names = [row["name"] for row in slow.rows("ops")]

@@ -43,7 +43,7 @@ class Trainer(Profiler):
         self.recorder: Profiler = NsysProfiler(self) if request.profiler == NSYS else self
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """Refuse outputs of a wrong shape, if the network is the user's."""
+        """Make the loss function also check the shape of a user's network's outputs."""
         if not self.is_users:
             return loss_of
         checking: Callable[..., Any] = self.implementation.checked(loss_of)
@@ -61,7 +61,7 @@ class Trainer(Profiler):
         return outcome
 
     def device_ns(self) -> Optional[int]:
-        """Return the last step's time by device events; None if there are none."""
+        """Return the last step's time on the device, such as by CUDA events; None without them."""
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
@@ -119,7 +119,7 @@ class Trainer(Profiler):
 
 
 def laid(array: Any, time_major: bool) -> Any:
-    """Return an array (time, batch, …) in an implementation's layout."""
+    """Swap time and batch of an array (time, batch, …), unless the network is time-major."""
     import numpy as np  # here, because the worker must be able to report that NumPy is missing
 
     return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
@@ -140,7 +140,7 @@ def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, .
 
 
 def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
-    """Return the texts that prove kernels in torch.profiler's JSON."""
+    """Put operators in quotes, to search for them in torch.profiler's JSON."""
     return [('"{}"'.format(operator), words) for operator, words in kernels]
 
 

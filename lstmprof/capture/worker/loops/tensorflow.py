@@ -119,7 +119,7 @@ def set_tf32(allowed: bool) -> None:
 
 
 def set_deterministic(seed: int) -> None:
-    """Use only deterministic operators, since TensorFlow 2.9; they need a seed."""
+    """Use only deterministic operators (TensorFlow 2.9 and later); they need a seed."""
     enable = getattr(tf.config.experimental, "enable_op_determinism", None)
     if enable is None:
         raise CaptureError(
@@ -131,7 +131,7 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer with one fused kernel per variable (if its gradient is dense)."""
+    """Return an optimizer that updates each variable by one kernel, if its gradient is dense."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
@@ -257,7 +257,7 @@ class File(UsersFile):
         return "a {}, not a tf.Module or a Keras model".format(type(network).__name__)
 
     def build(self, workload: Workload) -> Any:
-        """Return the network, whose variables Keras creates at the first call."""
+        """Build the network, and call it once if Keras has not created its variables yet."""
         network = super().build(workload)
         if not network.trainable_variables or not getattr(network, "built", True):
             place = workload.batch, workload.time_steps
@@ -272,7 +272,7 @@ class File(UsersFile):
         return network
 
     def parameters(self, network: Any) -> Arrays:
-        """Return the variables by name, with a number that makes it unique."""
+        """Return the variables by a unique name: number and name, ``"0 kernel"``."""
         # a Keras variable wraps a TensorFlow variable
         return {
             "{} {}".format(n, v.name): v if isinstance(v, tf.Variable) else v.value

@@ -41,7 +41,7 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Do nothing: each session has its own setting."""
+    """Do nothing: each session sets its own number of threads."""
 
 
 def refuse_unless_possible(request: CaptureRequest) -> None:
@@ -126,7 +126,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer with one fused kernel per variable (if its gradient is dense)."""
+    """Return an optimizer that updates each variable by one kernel, if its gradient is dense."""
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)

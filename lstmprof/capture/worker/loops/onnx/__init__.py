@@ -40,7 +40,7 @@ class NodeEvent(NamedTuple):
 
 
 def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
-    """Add the mean loss to the graph; return its name."""
+    """Add the mean loss to the graph; return the name of its output."""
     if workload.loss == "mean":
         return graph.node("ReduceMean", LOSS + "mean", outputs, keepdims=0)
     if workload.loss == "mse":
@@ -54,7 +54,7 @@ def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
 
 
 def data(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """Return the graph's inputs by name."""
+    """Return the arrays for the graph's inputs: ``{"inputs": …, "targets": …}``."""
     dtype = np.int64 if workload.vocabulary else np.float32
     fed = {"inputs": np.ascontiguousarray(batch.inputs, dtype)}
     if workload.variable_length:
@@ -83,11 +83,11 @@ class Trainer(loops.Trainer):
         self.ranges: List[NodeEvent] = []
 
     def engine(self, profiled: bool) -> Any:
-        """Return an engine for the graph, which may record its nodes."""
+        """Create an engine that runs the graph and, if ``profiled``, times its nodes."""
         raise NotImplementedError
 
     def nodes(self, engine: Any) -> Sequence[NodeEvent]:
-        """Return one event per recorded node."""
+        """Return one event per recorded run of a node."""
         raise NotImplementedError
 
     def settled(self, engine: Any) -> None:
