@@ -64,7 +64,7 @@ _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 @dataclass(frozen=True)
 class _Items:
-    """Number and time per step of the ops, kernels or calls with one noun, such as ``launch``."""
+    """Number and time per step of the ops, kernels or calls with one noun: ``52 convolutions``."""
 
     noun: str
     number: float
@@ -213,7 +213,7 @@ def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
 
 
 def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Compare the counts of two runs, or the times if counts explain too little."""
+    """Compare the numbers of calls in two runs, or their times if numbers explain too little."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""

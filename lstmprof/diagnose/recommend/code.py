@@ -29,7 +29,7 @@ _LSTMS: _Extras = _FORWARD | {"directions"}
 _WITH_HEAD: _Extras = _LSTMS | {"gru"}
 _ALL: _Extras = _WITH_HEAD | {"rnn", "no head"}
 
-#: The template of each implementation, and the differences that it supports.
+#: Implementation → (template of its code, differences that the template supports, such as ``gru``).
 TEMPLATES: Mapping[str, tuple[str, _Extras]] = {
     "torch-lstmcell-basic": (templates.BY_HAND, _ONE),
     "torch-lstmcell-fused": (templates.CELL, _ONE),

@@ -27,7 +27,7 @@ from lstmprof.workloads import Workload
 GEMM_AT_ROOFLINE = "gemm at roofline"
 #: Words for changes whose name does not explain itself.
 _IN_WORDS = {GEMM_AT_ROOFLINE: "matmuls at their roofline time"}
-#: Forms of recurrent layers, by their name for users.
+#: Form of recurrent layers, as in the option ``--as`` → words for users.
 FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
 
