@@ -71,7 +71,7 @@ def _words(path: str) -> List[str]:
 
 
 def _numbers(words: List[str], vocabulary: int) -> List[int]:
-    """Return the frequency rank of each word; rare words share the last rank."""
+    """Return the number of each word, 0 for the most frequent; rare words share the last number."""
     counts = collections.Counter(words)
     order = sorted(counts, key=lambda word: (-counts[word], word))
     places = {word: min(place, vocabulary - 1) for place, word in enumerate(order)}

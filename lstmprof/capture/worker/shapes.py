@@ -12,7 +12,7 @@ from typing import Any, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 #: Op, shapes of its inputs, their element types.
 OpInputs = Tuple[str, List[Any], List[str]]
-#: The same, with the number of the profiled step.
+#: Op, shapes of its inputs, their element types, number of the profiled step.
 StepInputs = Tuple[str, List[Any], List[str], int]
 FILE = "shapes.json"
 #: Suffix of a node into which TensorFlow may fuse the matmul before it.
@@ -77,14 +77,14 @@ def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
 def _inputs(op: Any, name: str, batch: Optional[int]) -> OpInputs:
     if "while" not in getattr(getattr(op, "graph", None), "name", ""):
         batch = None  # elsewhere, a reshape may have joined batch and time
-    # TensorFlow 2.8 has no such list for placeholders of a condition
+    # in TensorFlow 2.8, placeholders of a condition have no ``inputs``
     inputs = getattr(op, "inputs", ())
     tensors = [(_static(each.shape, batch), each.dtype.base_dtype.name) for each in inputs]
     return inputs_of_tensors(name, tensors)
 
 
 def _fused_product(op: Any) -> Optional[Any]:
-    """Return the matmul before a bias addition or activation."""
+    """Return the matmul whose result a bias addition or activation uses."""
     for _ in range(2):
         if op.type not in FUSED_INTO or not op.inputs:
             return None

@@ -47,7 +47,7 @@ _SIZES = {
 def _sizes(
     context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """Parse integers, one by one or in lists with commas."""
+    """Parse the values of an option: ``128`` and ``128,512`` give (128, 128, 512)."""
     parts = [part.strip() for text in texts for part in text.split(",")]
     try:
         return tuple(map(int, parts))
@@ -66,7 +66,7 @@ def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
 
 
 def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
-    """Return options that replace fields of a workload; with ``many``, sizes may be lists."""
+    """Return options for the fields of a workload; with ``many``, ``128,512`` is allowed."""
     return (
         _size("layers", many=many),
         _size("hidden", many=many),
@@ -348,7 +348,7 @@ def command(
 
 
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
-    """Return each workload in each combination of ``overrides``."""
+    """Return each workload in ``names`` with each combination of sizes in ``overrides``."""
     rows = [w.name for w in NAMED]
     matches = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
     chosen = [name for name in rows if name in matches] + sorted(matches - set(rows))
@@ -363,7 +363,7 @@ def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloa
 
 
 def _wish(options: dict[str, Any]) -> Wish:
-    """Take the choice of Python and package versions out of ``options``."""
+    """Remove the choice of Python and package versions from ``options``, and return it."""
     from lstmprof.capture.interpreters import Wish
 
     versions = options.pop("versions") or ""

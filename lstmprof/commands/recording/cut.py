@@ -98,7 +98,7 @@ def _is_json(out: Path) -> bool:
 def _parsed(
     step: int | None, steps: str | None, range_: str | None
 ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """Return ((first step, last step), None) or (None, (start ns, end ns))."""
+    """Parse the part to keep: ``((3, 5), None)`` for steps, ``(None, (start, end))`` in ns."""
     if (step is not None) + (steps is not None) + (range_ is not None) != 1:
         raise UsageError("cut keeps exactly one part", "give one of --step, --steps and --range")
     if step is not None:
@@ -130,7 +130,7 @@ def _as_kineto(breakdown: Breakdown, events: EventTable, cut: Cut, path: str, ou
 
 
 def _over_the_edge(cut: Cut, *, is_json: bool) -> str:
-    """Say how many kept events are partly or entirely outside the chosen time."""
+    """Say how many kept events cross the border of the chosen time, or lie outside of it."""
     crossing = f"kept uncut: {cut.crossing:,} events that begin or end outside the kept range"
     if not is_json:
         return crossing

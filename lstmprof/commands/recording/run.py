@@ -21,10 +21,10 @@ _LAUNCHERS = {
 
 
 class _RunCommand(click.Command):
-    """The command ``run``; some of its arguments belong to the user's script."""
+    """The command ``run``, whose last arguments belong to the user's script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Pass unknown options after ``-m MODULE`` or a launcher such as torchrun on to it.
+        """Pass unknown options on if they follow ``-m MODULE`` or a launcher such as torchrun.
 
         Raises:
             UsageError: another option is unknown; the message says where the script's options

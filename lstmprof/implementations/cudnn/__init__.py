@@ -192,7 +192,7 @@ def scalar(value: float) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where cuDNN's weight buffer holds some rows of a weight."""
+    """Where some rows of a weight are in cuDNN's weight buffer."""
 
     name: str
     rows: slice
@@ -201,7 +201,7 @@ class Place:
 
     @property
     def numbers(self) -> slice:
-        """Return the slice of the weight buffer."""
+        """Return the slice of the weight buffer that contains these rows."""
         return slice(self.start, self.start + self.size)
 
 
@@ -257,13 +257,13 @@ def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
 
 
 def places(cudnn: Cudnn, handle: int, rnn: int, w: Workload, space: Buffer) -> List[Place]:
-    """Return where cuDNN holds each gate of each weight, except its second biases."""
+    """Return where each gate of each weight is in cuDNN's weight buffer, except second biases."""
     seeker = _Seeker(cudnn, handle, rnn, space)
     return [place for slot in _slots(w) for place in seeker.places(w, *slot)]
 
 
 def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
-    """Yield (cuDNN's layer number, suffix of the weights' names, input width) per direction."""
+    """Yield (cuDNN's layer number, suffix of weights' names, input width): ``(0, "_l0", 123)`` …"""
     for layer in range(w.layers):
         inputs = w.directions * w.hidden if layer else w.features
         for direction, suffix in enumerate(("", "_reverse")[: w.directions]):
@@ -271,7 +271,7 @@ def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
 
 
 class _Seeker:
-    """Asks cuDNN where the weights of a layer are."""
+    """Finds where weights are in cuDNN's weight buffer, by cudnnGetRNNWeightParams."""
 
     def __init__(self, cudnn: Cudnn, handle: int, rnn: int, space: Buffer) -> None:
         self.cudnn, self.space = cudnn, space
@@ -285,7 +285,7 @@ class _Seeker:
         }
 
     def places(self, w: Workload, pseudo: int, suffix: str, inputs: int) -> Iterator[Place]:
-        """Yield where W, b_W and R of each gate are."""
+        """Yield where W, b_W and R of each gate are in the weight buffer."""
         gates = GATES[w.cell]
         for gate in range(gates):
             rows = slice(gate * w.hidden, (gate + 1) * w.hidden)

@@ -147,7 +147,7 @@ def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
 
 
 def _last(workload: Workload, graph: Graph, steps: str) -> str:
-    """Add nodes that select each sequence's last step; return the name of (batch, width)."""
+    """Add nodes that select each sequence's last time step; return the name of their output."""
     if not workload.variable_length:
         last = graph.constant("last", np.array(-1, np.int64))
         return graph.node("Gather", FORWARD + "last", steps, last, axis=0)

@@ -114,7 +114,7 @@ def _innermost(rows: list[int], parent: Ints) -> list[int]:
 
 
 def _network(op: _Op) -> Network:
-    """Return the network shown by the layer's op and the vendor's ops inside it."""
+    """Return the sizes of the network, from the layer's op and the ops of cuDNN … inside it."""
     outer = _OUTER.fullmatch(op.name)
     network = _outer_network(op, outer[1]) if outer else Network()
     for name in _VENDORS:
@@ -200,7 +200,7 @@ def _input_network(shapes: list[Any], states: Shape | None, packed: bool) -> Net
 def _with_weights(
     network: Network, matrices: Sequence[Shape], states: Shape | None, gates: int
 ) -> Network:
-    """Add the sizes shown by the weights, which come layer by layer."""
+    """Add the sizes in the shapes of the weights, which come layer by layer."""
     if states is None or not matrices or len(matrices) % states[0]:
         return network
     per_unit = len(matrices) // states[0]
@@ -218,7 +218,7 @@ def _with_weights(
 
 
 def _vendor_network(op: _Op, row: int, name: str) -> Network:
-    """Return the network shown by the inputs of cuDNN's or MIOpen's op."""
+    """Return the sizes of the network, from the inputs of cuDNN's or MIOpen's op."""
     shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)
     states = _states(shapes, _STATE_INPUT[name])
     network = replace(

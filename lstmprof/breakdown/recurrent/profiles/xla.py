@@ -288,7 +288,7 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """Return the cell shown by these matmuls and tanhs; either operand may be the weight."""
+    """Return the cell that fits these matmuls and tanhs; either operand may be the weight."""
     left, right = operands[0]
     fitting = []
     for batch in dict.fromkeys((_other(left, right), _other(right, left))):
