@@ -107,7 +107,7 @@ def what_ifs_of(
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
-    """Return the change that gives all recurrent layers another form."""
+    """Return the change that gives all recurrent layers another form, such as one layer op."""
     if form == "compiled":
         return compiled
     workload = workload_of(profile.info)
