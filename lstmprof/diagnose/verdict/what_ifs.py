@@ -59,7 +59,7 @@ class WhatIf:
 
     @property
     def error(self) -> Error | None:
-        """Return the measured error of such forecasts."""
+        """Return the error of forecasts of this form, measured in tests."""
         return None if self.form is None else ERRORS.get(self.form)
 
     @property
