@@ -140,7 +140,7 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
     """Return the columns about waits and lateness of one rank and device.
 
-    ``late`` are the rows of all ranks in the collectives in which this rank came last.
+    ``late`` are the calls of all ranks in the collectives in which this rank came last.
     """
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:

@@ -427,7 +427,7 @@ def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return {scope: its nodes} for scopes with a matmul, named like a cell or layer."""
+    """Return {scope: its nodes} for scopes of cells with a matmul, such as ``rnn/lstm_cell``."""
     scopes: dict[str, list[int]] = {}
     for row in pattern:
         if scope := step.node(row).scope:

@@ -84,7 +84,7 @@ class _Op:
 
 
 def layer_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each recurrent layer that is one op of PyTorch."""
+    """Yield a ``Call`` for each recurrent layer that is one op of PyTorch."""
     layers = layer_rows(events)
     rows = np.flatnonzero(layers)
     if not len(rows):
@@ -108,7 +108,7 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _innermost(rows: list[int], parent: Ints) -> list[int]:
-    """Return the ``rows`` that contain no other row."""
+    """Return the events in ``rows`` that contain no other of these events."""
     around = {int(parent[row]) for row in rows}
     return [row for row in rows if row not in around]
 

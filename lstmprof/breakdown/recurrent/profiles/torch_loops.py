@@ -74,7 +74,7 @@ class _Tokens:
 
 
 def loop_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each loop of cells that PyTorch ran op by op."""
+    """Yield a ``Call`` for each loop of cells that PyTorch ran op by op."""
     roles = np.where(events.is_kind("op"), events.mapped("name", _role, NONE), NONE)
     hides = (roles != NONE) | layer_rows(events)
     hides |= events.is_kind("op") & events.where_name(_BACKWARD.match)
@@ -111,7 +111,7 @@ def _role(name: str) -> int:
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:
-    """Return the outermost ops that contain none of ``rows``."""
+    """Return the outermost ops that contain none of the events ``rows``."""
     parent = events.rows_named("parent_id")
     holds = np.zeros(len(events), dtype=np.bool_)
     above = parent[rows]

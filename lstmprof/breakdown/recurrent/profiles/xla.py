@@ -68,7 +68,7 @@ class _LoopRun:
 
 
 def xla_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each loop of cells in a program that XLA compiled."""
+    """Yield a ``Call`` for each loop of cells in a program that XLA compiled."""
     loops = np.flatnonzero(events.is_kind("op") & events.where_name(_WHILE.fullmatch))
     inside = events.where("op_name", _BODY.match)
     kernels = np.flatnonzero(inside & events.is_kind(*ACTIVITY_KINDS))
