@@ -187,7 +187,8 @@ def _end_at_once(number: int) -> NoReturn:
 def _has_output() -> bool:
     """Return whether standard output is open; print an error if it is not.
 
-    Closed descriptors from 0 to 2 become /dev/null; otherwise the next opened file would get such a number.
+    Closed descriptors from 0 to 2 become /dev/null; otherwise the next opened file would get their
+    numbers.
     """
     has_output = sys.stdout is not None
     for descriptor in range(3):
