@@ -115,7 +115,7 @@ _STATES = ("busy", "idle")
 def in_reading_order(
     parts: Mapping[tuple[str, str], int],
 ) -> tuple[tuple[str, str, int], ...]:
-    """Sort parts: busy before idle, then the longest first."""
+    """Sort the parts of a step: busy before idle, then the longest first."""
 
     def order(part: tuple[str, str, int]) -> tuple[int, int, str]:
         state, name, ns = part

@@ -135,7 +135,7 @@ class Diagnosis:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """Return the time of each kind, such as matmul, in both steps."""
+        """Return the time of each kind, such as matmul, in the steps of both runs."""
         if self.fast is None:
             return ()
         return tuple(explained.finding.difference for explained in self.findings)
@@ -341,7 +341,7 @@ def _with_measured_gains(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> 
 def with_measured_gain(
     advice: Advice, slow: StepProfile, group: Sequence[StepProfile]
 ) -> Advice | None:
-    """Take the gain of a fix from the fastest run that already has it."""
+    """Take a fix's gain from the fastest run that already has it; drop a fix that does not help."""
     others = [p for p in group if _follows(p, advice, slow)]
     if not others:
         return advice

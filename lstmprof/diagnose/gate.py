@@ -71,7 +71,7 @@ class Limit:
 
 
 def limits(text: str) -> tuple[Limit, ...]:
-    """Parse the text of ``--fail-if``."""
+    """Parse the text of ``--fail-if``: ``slower > 3 %``."""
     return tuple(_limit(part, text) for part in re.split(r"(?i)\bor\b", text))
 
 
@@ -232,7 +232,7 @@ def _judged(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Judged:
 
 
 def _value(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Ratio | None:
-    """Return the measured value in the unit of its limit."""
+    """Return the measured value: ns for a ``step`` limit, else a share such as 0.03."""
     if ratio is None:
         return None
     if limit.word == "step":

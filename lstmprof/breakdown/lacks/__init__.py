@@ -275,7 +275,7 @@ def is_large(part: int, whole: int) -> bool:
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether to report ``count`` launches without kernels, or their time ``ns``."""
+    """Return whether ``count`` launches without kernels, which span ``ns``, are reported."""
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 

@@ -63,7 +63,7 @@ class StepRows:
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:
-        """Mark the calls that wait for their copy, and these copies."""
+        """Mark the runtime calls that wait for their copy, and these copies."""
         blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
@@ -153,7 +153,7 @@ class Calls:
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def value_reads(self) -> Flags:
-        """Mark calls by which the host reads a value, and views right before them."""
+        """Mark ops such as ``aten::item``, which read a value on the host, and views before."""
         return self._with_views(self.named(*VALUE_READS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
@@ -190,7 +190,7 @@ class Calls:
         return vanished & ~self._beneath(copies & vanished), made
 
     def _outermost_views(self, rows: Ints) -> Ints:
-        """Return the outermost view op around each of ``rows``, or the row itself."""
+        """Return the outermost view op around each op of ``rows``, or the op itself."""
         outer = rows.copy()
         for _ in range(_MOST_ROUNDS):
             above = self.parent[outer]
@@ -198,18 +198,18 @@ class Calls:
         return outer
 
     def _within_other(self, wanted: Flags) -> Flags:
-        """Mark the events inside work that is not ``wanted``."""
+        """Mark the events inside a computing op that is not ``wanted``."""
         around = self.part_of
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """Count the ``work`` issued in each event and inside it."""
+        """Count, per event, the ``work`` that it or an event inside it issued."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)
 
     def _beneath(self, rows: Flags) -> Flags:
-        """Mark ``rows`` and all events inside them."""
+        """Mark the events of the mask ``rows``, and all events inside them."""
         return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
@@ -222,7 +222,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, vanished: Flags) -> Flags:
-        """Add the autograd nodes of the vanished ops, and engine ranges left empty."""
+        """Add the autograd nodes of the vanished ops, and autograd's ranges that are left empty."""
         nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         vanished = vanished | self._beneath(nodes & ~engine)

@@ -105,7 +105,7 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
     Autograd fills a tensor with zeros for each slice, copies the gradient into it, and adds up
     these tensors; only the copies stay. In the forward pass, ``unbind`` calls the slicing op, too,
-    so only the way into it takes no time.
+    so only the Python that calls this op takes no time.
     """
     vanished, slices = graph.calls.slices()
     times = _without(graph, vanished)
@@ -130,9 +130,10 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
 
 
 def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
-    """Return the segments' times without the ``vanished`` calls and the ways into them.
+    """Return the segments' times without ``vanished`` calls and the Python that only makes them.
 
-    If the Python before a call does more, only the thread's median way into a call is subtracted.
+    If the Python before a call does more, the median time of Python that only makes a call is
+    subtracted.
     """
     spent, segments = graph.spent_ns, graph.segments
     vanish = _refer_to(graph, "call_id", vanished)
@@ -313,7 +314,7 @@ def _layer_ns(table: pa.Table, spent_ns: Ints, inside: Flags, scale: float) -> I
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Mark the segments in the forward or backward pass, and the ways into them."""
+    """Mark the segments in the forward or backward pass, and the Python that only calls its ops."""
     in_call = graph.segments.column("call_id").is_valid().to_numpy()
     call_inside = _refer_to(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
     return np.where(in_call, call_inside, _in(graph.segments, "phase", *_PASSES))

@@ -236,7 +236,7 @@ def _segments(step: StepRows) -> pa.Table:
 
 
 def _launching(step: StepRows) -> Flags:
-    """Mark the calls that enqueue work without waiting, and calls inside them."""
+    """Mark the runtime calls that enqueue work without waiting, and calls inside them."""
     calls = launch_calls(step.events)
     is_call = np.zeros(len(step.event_id), dtype=np.bool_)
     is_call[calls] = True

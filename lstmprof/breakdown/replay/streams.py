@@ -158,7 +158,7 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return the activity that each activity waited for, and the call that made it wait."""
+        """Return, per activity, the activity that it waited for, and the call that made it wait."""
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
@@ -172,7 +172,7 @@ class Streams:
         return after, caller
 
     def _first_blocked(self, call: int) -> int | None:
-        """Return the first activity after ``call`` on the stream that it blocks.
+        """Return the first activity after the runtime call ``call`` on the stream that it blocks.
 
         If the profile does not name the stream, the next activity of the call's thread counts.
         """
@@ -238,7 +238,7 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
 
 
 def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]]:
-    """Return what a call waits for (device, stream, event or copy), and the awaited activities."""
+    """Return what a runtime call waits for, such as ``stream``, and the awaited activities."""
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
         return "copy", list(_ended(streams, streams.launched_by(row), ended))

@@ -93,7 +93,7 @@ def _work(events: EventTable) -> Ints:
 
 
 def _issuers(events: EventTable, rows: Ints) -> Ints:
-    """Return the op that issued each of ``rows``; an op issues itself."""
+    """Return the op that issued each event of ``rows``; an op issues itself."""
     return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 
@@ -141,7 +141,7 @@ def copied(recorded: list[Any]) -> tuple[Any, Any]:
 
 
 def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
-    """Return the bytes that each of ``rows`` reads and writes; −1 if unknown."""
+    """Return the bytes that each event of ``rows`` reads and writes; −1 if unknown."""
     issuer = _issuers(events, rows)
     (shapes, shape_texts), (dtypes, dtype_texts) = (events.texts(c) for c in ("shapes", "dtypes"))
     shape, dtype = values_at(shapes, issuer), values_at(dtypes, issuer)

@@ -311,7 +311,7 @@ def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
 
 
 def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return each call's wait, the call that came last, the skew, and the collective's number."""
+    """Return, per call: its wait, the last call to arrive, the skew, the collective's number."""
     waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
     number = np.full(len(calls.row), NONE, dtype=np.int64)
     numbers = 0
@@ -353,7 +353,7 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Return the calls of collectives that all ranks share and whose ends agree.
+    """Return the calls of collectives that ran on all devices and ended there together.
 
     The result is empty if ranks mostly communicate in groups.
     """

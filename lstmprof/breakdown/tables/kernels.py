@@ -141,7 +141,7 @@ class _Work:
 
 
 def _work(events: Packed) -> _Work:
-    """Return the activities, and the computing ops of ranks without activities."""
+    """Return the activities, and the computing ops of ranks without activities, in buckets."""
     computing = event_types(events).computing
     own = _own_time(events) if len(computing) else events.values("dur_ns")
     roles = np.array([*(_ROLES.get(kind, 0) for kind in events.texts("kind")), 0])
@@ -167,7 +167,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Put ``rows`` into buckets; return each row's bucket, and the values of each bucket."""
+    """Put the events ``rows`` into buckets; return each event's bucket, and all buckets' values."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = dense_numbers(keys)
@@ -190,7 +190,7 @@ def _own_time(events: Packed) -> Ints:
 
 
 def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
-    """Return the rule that decided the category of most events, per group."""
+    """Return, per row of the table, the rule that decided the category of most events."""
     pairs = Groups(group.of, rule.index)
     of, index = group.of[pairs.first], rule.index[pairs.first]
     most_last = np.lexsort((index, pairs.sums(count), of))
@@ -201,7 +201,7 @@ def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
 def _launch_configs(
     group: Groups, config: SortedTexts, bucket_ns: Ints
 ) -> tuple[pa.Array, pa.Array]:
-    """Return the number of launch configurations and the one with the most time, per group."""
+    """Return, per row of the table: number of launch configurations, the one with the most time."""
     configured = np.flatnonzero(config.index != NONE)
     pairs = Groups(group.of[configured], config.index[configured])
     of, index = group.of[configured][pairs.first], config.index[configured][pairs.first]

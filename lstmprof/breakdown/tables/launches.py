@@ -89,7 +89,7 @@ _KINDS = (*ACTIVITY_KINDS, "mixed")
 
 
 def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) -> pa.Table:
-    """Return one row per rank, call and kind of work."""
+    """Return one row per rank, launch call (such as ``cudaLaunchKernel``) and kind of work."""
     calling = np.flatnonzero(events.is_kind("runtime", *ACTIVITY_KINDS))
     chosen = events.table(READS, calling)
     calls = launch_calls(chosen)
@@ -132,7 +132,7 @@ def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) 
 
 
 def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return per call the number of its activities, their kind, latency and queue depth."""
+    """Return, per launch call: number and kind of its activities, latency, queue depth."""
     number = np.full(len(events), NONE, dtype=np.int64)
     number[calls] = np.arange(len(calls))
     launch = events.rows_named("launch_id")

@@ -274,7 +274,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Passes:
-    """Both passes of a cuDNN call."""
+    """The forward and the backward pass of a call of cuDNN."""
 
     forward: Pass | None = None
     backward: Pass | None = None

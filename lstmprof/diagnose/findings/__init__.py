@@ -71,7 +71,7 @@ def untimed(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
-    """Return the time of each kind in the steps of both runs."""
+    """Return the time of each kind, such as matmul, in the steps of both runs."""
     rows = _times(*_kinds(*reasons.marked(fast, slow)))
     return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
 
@@ -189,7 +189,7 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """Return the name for people: ``dispatch``, ``matmul and recurrent layer``."""
+        """Return this kind of time in words: ``dispatch``, ``matmul and recurrent layer``."""
         ends = (self.fast_ns or 1, self.slow_ns or 1)
         large = [
             part

@@ -61,7 +61,7 @@ def shown(kind: str) -> str:
     return words.get(kind) or PART_WORDS.get(kind.lower(), kind)
 
 
-#: The kinds in which a device waits for its host (``breakdown.mean_step.WAITS_FOR_HOST``).
+#: Kinds of time in which a device waits for its host (``breakdown.mean_step.WAITS_FOR_HOST``).
 WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
 
 _PRODUCTS = ("gemm", "conv", "attention")
@@ -221,7 +221,7 @@ def kind_of(contributor: Contributor, comparison: Comparison) -> str:
 def by_kind(
     profile: StepProfile, comparison: Comparison | None = None
 ) -> dict[str, list[Contributor]]:
-    """Group the time of a step by kind."""
+    """Group a step's ops, kernels and calls by kind of time, such as matmul."""
     comparison = comparison or comparison_of(profile)
     comparison = replace(comparison, on_device=profile.device is not None)
     kinds: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}

@@ -65,7 +65,7 @@ def _ops(profile: StepProfile) -> float | None:
 
 
 def _bytes(table: str) -> Amount:
-    """Return a function that sums the bytes per step of a table."""
+    """Return a function that sums the bytes per step in a table, such as ``casts``."""
 
     def moved_bytes(profile: StepProfile) -> float | None:
         rows = [row for row in profile.rows(table) if row.get("kind") != "memset"]
@@ -166,7 +166,7 @@ QUANTITIES = {quantity.name: quantity for quantity in _ALL}
 
 
 def counted(profile: StepProfile, name: str) -> float:
-    """Return a count of a profile, 0 if it is unknown."""
+    """Return a count by its name, such as ``launches``; 0 if it is unknown."""
     return QUANTITIES[name].amount(profile) or 0.0
 
 

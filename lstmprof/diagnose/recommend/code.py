@@ -62,7 +62,7 @@ _MODES = {f"keras-lstm-mode{mode}": f", implementation={mode}, use_cudnn=False" 
 
 
 def code_of(implementation: str, workload: Workload) -> str:
-    """Return code that builds a network."""
+    """Return Python code that builds the network with this implementation."""
     row = implementations.ROWS.get(implementation)
     if row is None:
         return f"# {implementation} is your own file: it has the code\n"
@@ -74,7 +74,7 @@ def code_of(implementation: str, workload: Workload) -> str:
 
 
 def _extras(w: Workload) -> set[str]:
-    """Return how the network differs from one forward LSTM layer with a head."""
+    """Return how the network differs from one forward LSTM layer with a head: ``{"gru"}``."""
     has = {"layers": w.layers > 1, "directions": w.bidirectional, "no head": not w.head}
     return {extra for extra, is_there in has.items() if is_there} | {w.cell} - {"lstm"}
 

@@ -220,7 +220,7 @@ def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | Non
 
 
 def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
-    """Return the advice of one row, if the profile shows the cause and the fix saves enough."""
+    """Return the advice of one ``Remedy``, if the profile shows its cause and it saves enough."""
     framework = finding.slow.framework
     if remedy.frameworks and framework not in remedy.frameworks:
         return None

@@ -30,7 +30,8 @@ from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM, loads
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.runs.fields import Recompiled
 
-#: Events of torch.compile: the search for a compiled version that fits a call, and its run.
+#: Events of torch.compile: the search for a compiled version that fits a call, and the run of that
+#: version.
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
@@ -416,7 +417,7 @@ def is_compiled_again(profile: StepProfile) -> bool:
 def small_programs(profile: StepProfile) -> Sequence[Fact]:
     """Return the small JAX programs that a run calls, if it calls many."""
     programs = profile.seen.programs
-    # JAX's own functions, and programs that run many times per step
+    # small programs are JAX's own functions, and programs that run many times per step
     small = [p for p in programs if _is_own(p.name) or (profile.marked and p.count >= SERIES)]
     wholes = _calls(programs) - _calls(small)
     return small if _calls(small) >= SERIES * max(1.0, wholes) else ()

@@ -57,8 +57,8 @@ _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-#: PyTorch's wrappers of distributed training: their ops and ranges, their communication kernels,
-#: and how to overlap this communication with other work.
+#: PyTorch's wrappers of distributed training: (their ops and ranges, their communication kernels,
+#: how to overlap this communication with other work).
 _OVERLAP = (
     (
         re.compile(r"FullyShardedDataParallel|FSDP::"),

@@ -123,7 +123,7 @@ class Roofline:
 
 
 def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
-    """Return the least time of each part of the work."""
+    """Return the least time of each part of a step's work at these peak rates."""
     return tuple(
         Bound(
             row,
@@ -179,7 +179,7 @@ def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
 
 
 def recorded(info: RunInfo) -> Peaks | None:
-    """Return the valid peak rates in run.json."""
+    """Return the peak rates in run.json, if they are valid."""
     peaks = info.peaks
     if peaks is None or not peaks.gemm_flops_per_s or not peaks.copy_bytes_per_s:
         return None

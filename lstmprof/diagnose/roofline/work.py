@@ -79,7 +79,7 @@ _LOSS = {"ce": "softmax_loss", "mse": "softmax_loss", "ctc": "ctc", "mean": "red
 
 @dataclass(frozen=True)
 class Cost:
-    """The work of one part of a step in one pass, for both directions.
+    """The work of one part of a step in one pass: both directions of a layer together.
 
     ``flops`` is None if operations are not counted.
     """

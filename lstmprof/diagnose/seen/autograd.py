@@ -88,7 +88,7 @@ class Growing:
 
 
 def growing(lane: Lane) -> Growing | None:
-    """Find a backward pass with about equally many additional nodes in each step."""
+    """Find a backward pass that grows: each step adds about equally many nodes."""
     if not lane.marked:
         return None
     in_step = lane.step >= 0

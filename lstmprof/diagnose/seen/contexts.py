@@ -211,7 +211,7 @@ class Reading:
 
     @property
     def borders_ns(self) -> Ints:
-        """Return when a loop begins or ends."""
+        """Return when a loop that reads values begins or ends."""
         return np.concatenate(self._times.bounds)
 
     def holds(self, attributed: Attributed) -> Flags:

@@ -93,7 +93,7 @@ class Lane:
         self.parent = events.rows_named("parent_id")
 
     def least_of_each(self, values: Ints, rows: Ints) -> Ints:
-        """Return the least value for each process."""
+        """Return the least of the ``values`` of each process."""
         least = np.full(int(self.turn.max(initial=0)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(least, self.turn[rows], values[rows])
         return least

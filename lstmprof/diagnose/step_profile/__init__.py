@@ -205,7 +205,7 @@ class StepProfile:
 def step_profile_of(
     breakdown: Breakdown, rank: int | None = None, device: int | None = None
 ) -> StepProfile:
-    """Summarise the step of the chosen device, or of the one that matters most.
+    """Summarise the step of the chosen device, or of the device that matters most.
 
     Raises:
         RunError: the profile has no events, or a file of the run is missing or damaged.

@@ -212,7 +212,7 @@ class Verdict:
 
     @property
     def _largest_saved(self) -> str:
-        """Return the clause that no other part of the step could be shortened more."""
+        """Return ``, the largest possible saving`` if no other fix saves more."""
         larger = {fix.name for fix in self.fixes if fix.worth_ns > self.bottleneck_ns}
         # TF32 saves time only by lowering the precision
         if larger - {tf32.name}:

@@ -295,7 +295,7 @@ def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
 
 
 def where_heading(verdict: Verdict) -> str:
-    """Return what the numbers of the line "Where" mean."""
+    """Return what the numbers of the line "Where" mean: ``ms per step``."""
     if verdict.baseline is not None:
         return "difference from the baseline in ms"
     return f"ms {verdict.per}"

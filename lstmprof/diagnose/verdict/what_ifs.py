@@ -59,7 +59,7 @@ class WhatIf:
 
     @property
     def error(self) -> Error | None:
-        """Return the measured error of such forecasts."""
+        """Return the error of forecasts of this form, measured in tests."""
         return None if self.form is None else ERRORS.get(self.form)
 
     @property
@@ -107,7 +107,7 @@ def what_ifs_of(
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
-    """Return the change that gives all recurrent layers another form."""
+    """Return the change that gives all recurrent layers another form, such as one layer op."""
     if form == "compiled":
         return compiled
     workload = workload_of(profile.info)

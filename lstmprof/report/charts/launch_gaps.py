@@ -46,7 +46,7 @@ def _base(row: Row) -> str:
 
 
 def sentence(rows: Rows) -> str:
-    """Count the launches of kernels that are shorter than their gap."""
+    """Count the launches of kernels that are shorter than the gap before them."""
     calls = sum(row["count"] for row in rows)
     above = sum(row["count"] for row in rows if row["gap_p50_ns"] > row["dur_p50_ns"])
     if not above:

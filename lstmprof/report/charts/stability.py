@@ -37,7 +37,7 @@ def figures(report: Report) -> Iterator[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Name the run whose iterations vary most, by their middle half."""
+    """Name the run whose iterations vary most, by their interquartile range."""
     labels = sorted({row["label"] for row in rows})
     label = max(labels, key=lambda label: _middle_half(rows, label))
     most = " varies most" if len(labels) > 1 else ""

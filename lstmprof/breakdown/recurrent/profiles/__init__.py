@@ -68,7 +68,10 @@ _BACKWARD = re.compile(r"(?i)_bp|backward")
 
 
 def named_calls(events: EventTable) -> Iterator[Call]:
-    """Yield calls that only names of kernels or ops show: one per library, step and device."""
+    """Yield calls of recurrent layers that only names of kernels or ops show.
+
+    There is one call per library, step and device.
+    """
     unlaunched = events.rows_named("op_id") == NONE  # else the op shows the layer
     for family in _FAMILIES:
         named = events.where_name(family.pattern.search)

@@ -148,7 +148,7 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
 
 
 def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -> Network:
-    """Add the sizes shown by X (batch, time, inputs) and the states (batch, directions, hidden)."""
+    """Add the sizes in the shapes of X (batch, time, inputs), and of the states."""
     state = shape_at(list(shapes), 1, 3)
     return replace(
         network,
@@ -163,7 +163,7 @@ def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -
 def _onnx_network(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """Add the sizes shown by X (time, batch, inputs), R, B and the states, if they agree."""
+    """Add the sizes in the shapes of X (time, batch, inputs), R, B and states, if they agree."""
     units: set[tuple[int, int]] = set()
     matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
     for shape in matrices:

@@ -24,7 +24,7 @@ def in_order(events: EventTable, rows: Ints) -> Ints:
 
 
 def by_step(events: EventTable, rows: Ints) -> Iterator[Ints]:
-    """Yield the ``rows`` of each rank and step, sorted by start."""
+    """Yield the events ``rows`` of each rank and step, sorted by start."""
     keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", "step"))
     for members in Groups(*keys).members():
         yield in_order(events, rows[members])

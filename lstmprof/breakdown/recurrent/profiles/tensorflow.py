@@ -314,7 +314,7 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """Return when the loop's last matmul starts; stacked loops start in this order."""
+    """Return when the loop's last matmul starts; loops of a stack are sorted by this time."""
     work = [row for row in loop.rows.tolist() if step.node(row).role in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
@@ -382,7 +382,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Divide events among the runs of a loop; nodes run equally often in each."""
+    """Divide events among the runs of a loop; each node runs equally often in each run."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs
@@ -427,7 +427,7 @@ def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return {scope: its nodes} for scopes with a matmul, named like a cell or layer."""
+    """Return {scope: its nodes} for scopes of cells with a matmul, such as ``rnn/lstm_cell``."""
     scopes: dict[str, list[int]] = {}
     for row in pattern:
         if scope := step.node(row).scope:
@@ -442,7 +442,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _cell(step: _Step, row: int) -> Network:
-    """Return the network shown by the inputs (x, state, …) of a cell op."""
+    """Return the sizes of a cell, from the inputs (x, state, …) of its op."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
     return Network(

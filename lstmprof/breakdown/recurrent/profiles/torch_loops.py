@@ -74,7 +74,7 @@ class _Tokens:
 
 
 def loop_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each loop of cells that PyTorch ran op by op."""
+    """Yield a ``Call`` for each loop of cells that PyTorch ran op by op."""
     roles = np.where(events.is_kind("op"), events.mapped("name", _role, NONE), NONE)
     hides = (roles != NONE) | layer_rows(events)
     hides |= events.is_kind("op") & events.where_name(_BACKWARD.match)
@@ -111,7 +111,7 @@ def _role(name: str) -> int:
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:
-    """Return the outermost ops that contain none of ``rows``."""
+    """Return the outermost ops that contain none of the events ``rows``."""
     parent = events.rows_named("parent_id")
     holds = np.zeros(len(events), dtype=np.bool_)
     above = parent[rows]
@@ -276,7 +276,7 @@ class _Run:
         self.units = tuple(self._units())
 
     def loop(self, certain: bool) -> Loop:
-        """Return the run as a loop; ``certain``: each repetition is certainly one time step."""
+        """Return the repetitions as a ``Loop``; ``certain``: each is certainly one time step."""
         units = self.units
         first = units[0]
         apart = first.inputs is not None and first.inputs != first.hidden
@@ -302,7 +302,7 @@ class _Run:
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
-        """Return the ops of the run, and the compiled region of each repetition."""
+        """Return the rows of the loop's ops, and of the compiled region of each repetition."""
         positions, run = self._tokens.positions, self._run
         rows = self._tokens.ops[positions[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()

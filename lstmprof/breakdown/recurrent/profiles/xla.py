@@ -68,7 +68,7 @@ class _LoopRun:
 
 
 def xla_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each loop of cells in a program that XLA compiled."""
+    """Yield a ``Call`` for each loop of cells in a program that XLA compiled."""
     loops = np.flatnonzero(events.is_kind("op") & events.where_name(_WHILE.fullmatch))
     inside = events.where("op_name", _BODY.match)
     kernels = np.flatnonzero(inside & events.is_kind(*ACTIVITY_KINDS))
@@ -288,7 +288,7 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """Return the cell shown by these matmuls and tanhs; either operand may be the weight."""
+    """Return the cell that fits these matmuls and tanhs; either operand may be the weight."""
     left, right = operands[0]
     fitting = []
     for batch in dict.fromkeys((_other(left, right), _other(right, left))):
