@@ -19,10 +19,10 @@ from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Prefix of a node in a loop or branch that TensorFlow inlined into the graph.
+#: Prefix of a node's name, if TensorFlow inlined its loop or branch: ``while/body/_1/``.
 _INLINED = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
 _OP_TYPE = re.compile(r":\w+$")
-#: Prefix of a node in a function that TensorFlow inlined into its caller.
+#: Prefix of a node's name, if TensorFlow inlined its function: ``PartitionedCall/``.
 _CALLED = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
 #: Inputs of one op: shapes as JSON, element types as JSON, and the step (None: every step).
@@ -31,7 +31,7 @@ Recorded = dict[str, list[Entry]]
 
 
 def with_inputs(events: EventTable, path: Path | None, rank: int | None = None) -> EventTable:
-    """Add the recorded inputs to the ops of one process."""
+    """Add the recorded input shapes and dtypes to the ops of one process."""
     if path is None:
         return events
     recorded: Recorded = {}

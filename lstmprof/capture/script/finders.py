@@ -238,7 +238,7 @@ def _fetched(graph: Any, fetches: Any) -> Iterator[Any]:
 
 
 def _trains(node: Any) -> bool:
-    """Return whether a node, or a node on which it depends, updates parameters."""
+    """Return whether a run of this node of the graph updates parameters."""
     nodes, seen = [node], set()  # type: List[Any], Set[str]
     assigns = has_gradients = False
     while nodes:

@@ -21,7 +21,7 @@ _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 
 
 class GraphSizes:
-    """Reads the inputs of ops from the graph of the step."""
+    """Reads the input shapes of ops from the graph of the step."""
 
     def __init__(self) -> None:
         self.function: Any = None
@@ -30,7 +30,7 @@ class GraphSizes:
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return the inputs of ops that are equal in all graphs of the step function."""
+        """Return input shapes and dtypes of ops that are equal in all graphs of the function."""
         from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 
         traced: List[Any] = getattr(self.function, "_list_all_concrete_functions", list)()

@@ -93,7 +93,7 @@ class Steps:
                 self.session.step_begin()
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
-        """End a step, if ``who`` (an optimizer, model or function) is what ends steps."""
+        """End a step if ``who`` called, and calls of ``who`` (such as an optimizer) end steps."""
         self.safely(self._ends, source, who, outcome, follows)
 
     def _ends(self, source: str, who: Any, outcome: Any, follows: bool) -> None:

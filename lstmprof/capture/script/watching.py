@@ -301,7 +301,7 @@ class ImportWatch(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[Any]:
-        """Find a module as Python does, with a loader that calls the function afterwards."""
+        """Find a module as Python does; its loader then also calls the function in ``attach``."""
         attach = self._attach.pop(name, None)
         if attach is None:
             return None

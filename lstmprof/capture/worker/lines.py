@@ -244,7 +244,7 @@ class LineSampler:
     def _lines_of(
         self, stacks: Counter[_Stack], waited: Optional[Counter[_Line]]
     ) -> Counter[_Line]:
-        """Return the ns of each line and function; add its waiting time to ``waited``."""
+        """Return line or function -> ns spent; add the ns that it waited to ``waited``."""
         spent: Counter[_Line] = collections.Counter()
         impure: Set[CodeType] = set()  # the script's functions that call a framework
         for stack, ns in stacks.items():
@@ -289,7 +289,7 @@ class LineSampler:
 
 
 def _is_called_by_framework(frame: Optional[FrameType]) -> bool:
-    """Return whether a framework calls the user's function."""
+    """Return whether a framework called the innermost of the user's functions on this stack."""
     while frame is not None and not _is_own(frame.f_code.co_filename):
         frame = frame.f_back
     while frame is not None:
@@ -317,7 +317,7 @@ def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
     if call is None or call in _VALUES:
         return False
     if call.startswith("."):
-        # a function of an unknown object: its own frame shows where it belongs, if it has one
+        # a method of an unknown object: if it is written in Python, its frame shows its package
         return is_innermost and call not in _WAITS | _LOGS
     return call.partition(".")[0] in _FRAMEWORKS
 
@@ -406,7 +406,7 @@ def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
             encoded[-1] = encoded[-1][: columns[1]]
             encoded[0] = encoded[0][columns[0] :]
             return ast.parse("(" + b"".join(encoded).decode() + ")", mode="eval").body
-        # older Pythons: the only call on the line
+        # Python 3.10 and older do not know the columns: take the only call on the line
         calls = [n for n in ast.walk(ast.parse(text[0].strip())) if isinstance(n, ast.Call)]
         return calls[0] if len(calls) == 1 else None
     return None

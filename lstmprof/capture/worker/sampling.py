@@ -66,7 +66,7 @@ class Sampled:
 
 
 def sampled(step: Callable[[], Any], request: CaptureRequest, folder: str) -> Sampled:
-    """Run steps while the sampler runs; write their stacks."""
+    """Run steps while the sampler runs; write the sampled stacks to a file."""
     assert request.sampler is not None
     binary = shutil.which(request.sampler)
     if binary is None:
@@ -135,7 +135,7 @@ def _name_generated_code(stacks: str, map_path: str) -> None:
 
 
 def generated(lines: Iterable[str]) -> List[Tuple[int, int, str]]:
-    """Return (start, end, name) of each piece of generated code, in order."""
+    """Return (start, end, name) of each piece of generated code, sorted by address."""
     pieces = []
     for line in lines:
         start, length, name = line.split(None, 2)

@@ -130,7 +130,7 @@ def timed(
 def warmed(
     loop: Loop, count: int, least_ns: int, report: Callable[[str], None], clock: Clock
 ) -> List[Iteration]:
-    """Run warm-up steps, at least for some time."""
+    """Run ``count`` warm-up steps, and further ones until ``least_ns`` are over."""
     rows = timed(loop, count, 0, report, clock)
     left_ns = least_ns - sum(row.wall_ns for row in rows[1:])  # the first step compiles
     if left_ns <= 0:

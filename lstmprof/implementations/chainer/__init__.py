@@ -55,7 +55,7 @@ def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
 
 
 def last(outputs: Any, lengths: Optional[Any]) -> Any:
-    """Return (batch, width): outputs (time, batch, width) at each sequence's last time step."""
+    """Return the last output of each sequence: (time, batch, width) -> (batch, width)."""
     if lengths is None:
         return outputs[-1]
     return F.get_item(outputs, (lengths - 1, np.arange(len(lengths))))

@@ -99,7 +99,7 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
-    """Reorder gates; rows are grouped by unit (``interleave``), else by gate."""
+    """Reorder gates, and regroup rows: from gates to units (``interleave``), or back."""
     rest = rows.shape[1:]
     if interleave:
         gates = rows.reshape((4, -1, *rest))[list(places)]

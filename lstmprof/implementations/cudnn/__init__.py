@@ -141,7 +141,7 @@ class Cudnn(Library):
         return int(pointer.value or 0)
 
     def tensor(self, shape: Sequence[int]) -> int:
-        """Describe a contiguous float32 tensor."""
+        """Return a descriptor of a contiguous float32 tensor."""
         strides = [1]
         for length in reversed(shape[1:]):
             strides.insert(0, strides[0] * length)
@@ -175,7 +175,7 @@ class Cudnn(Library):
         return size
 
     def read_size(self, name: str, parameter: str, arguments: Mapping[str, Any]) -> int:
-        """Call a function that writes a size in bytes."""
+        """Call a function that writes a size in bytes; return the size."""
         size = ctypes.c_size_t()
         self.bound(name, dict(arguments, **{parameter: ctypes.byref(size)}))()
         return size.value
@@ -206,7 +206,7 @@ class Place:
 
 
 def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
-    """Describe the recurrent layers: standard algorithm, no dropout."""
+    """Return a descriptor of the recurrent layers: standard algorithm, no dropout."""
     dropout = cudnn.created("DropoutDescriptor")
     cudnn.call(
         "cudnnSetDropoutDescriptor",
@@ -240,7 +240,7 @@ def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
 
 
 def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
-    """Describe data (time, batch, width) of full-length sequences."""
+    """Return a descriptor of data (time, batch, width) with full-length sequences."""
     descriptor = cudnn.created("RNNDataDescriptor")
     cudnn.call(
         "cudnnSetRNNDataDescriptor",
@@ -298,7 +298,7 @@ class _Seeker:
     def linear_layer(
         self, pseudo: int, number: int, hidden: int, inputs: int
     ) -> Tuple[Tuple[int, int], Tuple[int, int]]:
-        """Return (start, size) of one gate's matrix and of its bias, in floats."""
+        """Return (start, size) of one gate's matrix and bias in the weight buffer, in floats."""
         matrix, bias = ctypes.c_void_p(), ctypes.c_void_p()
         self.cudnn.call(
             "cudnnGetRNNWeightParams",

@@ -61,7 +61,7 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
-        """Return one layer; Bidirectional itself reverses its second layer."""
+        """Return the layer of one direction; ``Bidirectional`` reverses the second itself."""
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
@@ -73,7 +73,7 @@ def _masked(steps: Any, lengths: Any) -> Any:
 
 
 def _last(steps: Any, lengths: Any) -> Any:
-    """Return (batch, width): outputs (batch, time, width) at each sequence's last time step."""
+    """Return the last output of each sequence: (batch, time, width) -> (batch, width)."""
     if lengths is None:
         return steps[:, -1]
     return steps[jnp.arange(steps.shape[0]), lengths - 1]
@@ -108,7 +108,7 @@ def parameters(module: Network) -> Dict[str, Any]:
 
 
 class Place(NamedTuple):
-    """Which gate of which weight a Flax parameter holds."""
+    """The weight, and the gate in it, that a Flax parameter is."""
 
     shared: str
     gate: int = 0
@@ -120,7 +120,7 @@ _ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
 
 
 def _place(cell: str, path: str) -> Optional[Place]:
-    """Return which weight a parameter holds; None for GRU's second bias."""
+    """Return which weight a parameter is: ``l0/if/kernel`` -> ``Place("weight_ih_l0", 1, 4)``."""
     if path in _ENDS:
         return Place(_ENDS[path])
     slot, dense, kind = path.split("/")

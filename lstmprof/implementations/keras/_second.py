@@ -68,7 +68,7 @@ def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
 
 
 def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
-    """Return (batch, width): outputs (batch, time, width) at each sequence's last time step."""
+    """Return the last output of each sequence: (batch, time, width) -> (batch, width)."""
     batch, steps = workload.batch, workload.time_steps
     flat = backend.reshape(outputs, (batch * steps, workload.directions * workload.hidden))
     return backend.gather(flat, backend.arange(batch) * steps + lengths - 1)

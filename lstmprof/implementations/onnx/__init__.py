@@ -111,8 +111,8 @@ class Graph:
 def forward(module: Network, graph: Graph) -> str:
     """Add the network's nodes to a graph; return the name of the outputs.
 
-    They are (batch, classes), or (time, batch, classes). The nodes read ``inputs`` (time, batch,
-    features), or tokens, and ``lengths`` (batch,) if lengths vary.
+    The outputs are (batch, classes), or (time, batch, classes). The nodes read ``inputs`` (time,
+    batch, features) or tokens (time, batch), and ``lengths`` (batch,) if lengths vary.
     """
     workload = module.workload
     for name, array in module.arrays.items():

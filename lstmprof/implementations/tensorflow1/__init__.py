@@ -56,7 +56,7 @@ def _variable(name: str, shape: Tuple[int, ...]) -> Any:
 
 
 def last(outputs: tf.Tensor, lengths: Optional[tf.Tensor], batch: int) -> tf.Tensor:
-    """Return (batch, width): outputs (time, batch, width) at each sequence's last time step."""
+    """Return the last output of each sequence: (time, batch, width) -> (batch, width)."""
     if lengths is None:
         return outputs[-1]
     return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(batch)], 1))

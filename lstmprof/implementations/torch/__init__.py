@@ -118,7 +118,7 @@ def head(workload: Workload) -> torch.nn.Module:
 
 
 def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor:
-    """Return (batch, width): outputs (time, batch, width) at each sequence's last time step."""
+    """Return the last output of each sequence: (time, batch, width) -> (batch, width)."""
     if lengths is None:
         return outputs[-1]
     return outputs[lengths.to(outputs.device) - 1, torch.arange(outputs.shape[1])]

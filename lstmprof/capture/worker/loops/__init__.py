@@ -86,7 +86,7 @@ class Trainer(Profiler):
         return Profiled(walls_ns, losses, files, kernels, cost, shapes)
 
     def shapes(self, folder: str) -> Iterable[OpInputs]:
-        """Return the inputs of the ops of one more step, if the framework records them."""
+        """Return the input shapes of one more step's ops, if the framework can record them."""
         return ()
 
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
@@ -126,12 +126,12 @@ def laid(array: Any, time_major: bool) -> Any:
 
 
 def lengths_of(workload: Workload, batch: Any) -> Tuple[Any, ...]:
-    """Return the sequences' lengths (batch,), if the layers know them."""
+    """Return ``(lengths,)`` if the layers get the sequences' lengths, else ``()``."""
     return (batch.lengths.astype("int32"),) if workload.variable_length else ()
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the arrays that the loss needs besides the outputs."""
+    """Return the arrays that the loss needs besides the outputs; for CTC (labels, lengths)."""
     if workload.loss == "mean":
         return ()
     if workload.loss == "ctc":

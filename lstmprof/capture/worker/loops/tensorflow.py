@@ -97,7 +97,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return number
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Return the inputs of ops from the step's graph; the profiler (2.21) records none."""
+        """Return the ops' input shapes from the step's graph; the profiler (2.21) records none."""
         batch = tf.nest.map_structure(tf.constant, self.batch)
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
@@ -196,7 +196,7 @@ def batch_of(workload: Workload, seed: int, time_major: bool) -> Tuple[Any, Tens
 
 
 class Unscaled:
-    """No loss scaling: every precision except float16."""
+    """Trains without loss scaling, as in every precision except float16."""
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
         return loss
@@ -206,7 +206,7 @@ class Unscaled:
 
 
 class DynamicallyScaled(Unscaled):
-    """Scales the loss, and divides the gradients by the scale."""
+    """Trains with a scaled loss, and divides the gradients by the scale."""
 
     def __init__(self) -> None:
         self.scale = tf.compat.v1.mixed_precision.DynamicLossScale()
@@ -226,7 +226,7 @@ class DynamicallyScaled(Unscaled):
 
 
 def _values(gradient: Any) -> tf.Tensor:
-    """Return a gradient's values; it is sparse (rows, indices) for an embedding."""
+    """Return the values of a gradient, which is sparse (values, indices) for an embedding."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
@@ -283,7 +283,7 @@ class File(UsersFile):
         return {name: v.numpy() for name, v in self.parameters(network).items()}
 
     def mixed_precision(self, precision: str) -> None:
-        """Use Keras's policy, or TensorFlow's rewrite of graphs without Keras."""
+        """Turn on mixed precision by Keras's policy, or without Keras by a rewrite of graphs."""
         if "keras" in sys.modules:
             from lstmprof.implementations import keras as policies
 

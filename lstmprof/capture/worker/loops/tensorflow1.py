@@ -121,7 +121,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
                 return self.session.run(self.fetches, self.fed.feed, **options)[0]
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Return the inputs of ops from the graph, because the timeline has none."""
+        """Return the ops' input shapes from the graph, because the timeline has none."""
         return inputs_of(tf.get_default_graph().get_operations())
 
 

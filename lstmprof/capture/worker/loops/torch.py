@@ -173,7 +173,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return outcome.detach().clone() if self.cuda_graph else outcome
 
     def shapes(self, folder: str) -> List[shapes.OpInputs]:
-        """Run one more step to record the inputs of its ops; a CUDA graph has no ops."""
+        """Return the input shapes of one more step's ops; a CUDA graph has no ops."""
         if self.cuda_graph:
             return []
         with self.recording_shapes(folder) as inputs:
@@ -272,7 +272,7 @@ def loss_of(
 
 @contextlib.contextmanager
 def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
-    """Undo changes of weights and optimizer state at the end."""
+    """At the end of the ``with`` block, undo changes of weights and optimizer state."""
     copied = [p.detach().clone() for p in module.parameters()]
     yield
     with torch.no_grad():

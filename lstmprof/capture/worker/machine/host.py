@@ -43,7 +43,7 @@ def die_with(parent_pid: int) -> None:
 
 
 def end_with(lifeline: str) -> None:
-    """End this process when the owner of a FIFO closes it."""
+    """End this process when the owner of a FIFO closes the FIFO."""
 
     def hold() -> None:
         with open(lifeline, "rb") as fifo:

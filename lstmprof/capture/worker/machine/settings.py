@@ -76,7 +76,7 @@ def _vanishes(bits: int, factor: float) -> bool:
 
 
 def denormal_numbers() -> Any:
-    """Return denormals for the framework to double."""
+    """Return denormals; doubling them shows whether a framework keeps denormals."""
     import numpy as np
 
     return np.full(DENORMALS, DENORMAL, np.int32).view(np.float32)

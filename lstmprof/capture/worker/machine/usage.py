@@ -139,7 +139,7 @@ def _waits_in(folder: str) -> Dict[str, int]:
 
 
 def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
-    """Return the times between two readings, without threads that ended."""
+    """Return how long threads ran and waited between two readings, without ended threads."""
     if before is None or after is None:
         return Waiting()
     more = {}

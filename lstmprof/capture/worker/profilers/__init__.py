@@ -54,7 +54,7 @@ class Profiler:
         raise NotImplementedError
 
     def recording(self, folder: str) -> ContextManager[Any]:
-        """Run the profiler during the context."""
+        """Run the profiler inside the ``with`` block."""
         raise NotImplementedError
 
     def annotated(self, number: int) -> Ranges:

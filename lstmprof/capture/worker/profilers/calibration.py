@@ -28,7 +28,7 @@ Call = Callable[[], Any]
 
 @dataclasses.dataclass(frozen=True)
 class LoopTimes:
-    """CPU time of one call and of one range, per repeat."""
+    """CPU time of one call and of one range, for each repeat of the loops."""
 
     call_ns: List[float]
     range_ns: List[float]

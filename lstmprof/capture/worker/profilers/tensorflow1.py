@@ -163,7 +163,7 @@ def config(device: str) -> Any:
 
 
 def sees_gpu(device: str) -> bool:
-    """Return whether a session gets this GPU."""
+    """Return whether a session can use this GPU."""
     if not tf.test.is_built_with_cuda():
         return False
     try:

@@ -111,7 +111,7 @@ class NodeCounters:
         self._totals_ns = {info.node_name: runs * mean_ns(info) for info in infos}
 
     def read(self, infos: Sequence[Any], call: NodeEvent) -> None:
-        """Add the events of one more run."""
+        """Add one event per node, for one more run."""
         self._runs += 1
         at_ns = call.start_ns
         for info in infos:
