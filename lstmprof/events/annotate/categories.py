@@ -49,7 +49,7 @@ _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
-#: Type of rule numbers, small because each of millions of rows has one.
+#: Type of the numbers of rules; it is small, because each of millions of rows has such a number.
 _RULE = np.int16
 _NUMBER = {rule: number for number, rule in enumerate(RULES)}
 #: Rule number -> index into CATEGORIES; the last entry is for ``NONE``.
@@ -64,7 +64,7 @@ _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
-    """Fill ``category``, ``family`` and ``rule``.
+    """Fill the columns ``category``, ``family`` and ``rule``.
 
     A name scope ``optimizer`` counts as the optimizer's phase only in profiles that lstmprof
     ``captured``: users choose other names as they like.
@@ -190,8 +190,8 @@ def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
     """Return which kernels only copy a tensor, before or after the real work of their op.
 
-    Old kernel names mean a copy or a cast; inside an op that is one of these, they are its real
-    work.
+    An old kernel name (``ATEN_COPIES[-1]``) means a copy or a cast; inside a copy op or cast op,
+    this kernel is the real work.
     """
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)

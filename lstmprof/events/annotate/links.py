@@ -34,7 +34,7 @@ _MXNET_PHASES = (
 
 
 def linked(events: EventTable) -> EventTable:
-    """Fill ``parent_id``, ``launch_id``, ``op_id`` and ``phase``."""
+    """Fill the columns ``parent_id``, ``launch_id``, ``op_id`` and ``phase``."""
     parent = small(parents(events))
     events = events.with_columns({"parent_id": _ids(events, parent)})
     launch = small(launches(events))

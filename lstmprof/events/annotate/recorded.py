@@ -73,7 +73,6 @@ class _Numbers:
         self._numbers: dict[tuple[int, ...], int] = {}
 
     def of(self, *keys: Ints) -> Ints:
-        """Return the number of the keys at each position: equal keys, equal numbers."""
         groups = Groups(*keys)
         things = zip(*(key[groups.first].tolist() for key in keys), strict=True)
         numbers = [self._numbers.setdefault(thing, len(self._numbers)) for thing in things]
@@ -140,7 +139,6 @@ class Reading:
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """Return equal numbers for equal rank and ``columns``; ``NONE`` outside of ``rows``."""
         numbered = np.full(len(events), NONE, dtype=np.int64)
         keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns))
         numbered[rows] = numbers.of(*keys)
@@ -256,7 +254,7 @@ def _counts(processes: Ints, count: int) -> Ints:
 
 
 class _Lost:
-    """Counts kernel launches without an activity: all, the first ones and the last ones."""
+    """Counts kernel launches without an activity: all, those at the beginning, those at the end."""
 
     def __init__(self, processes: int) -> None:
         self._processes = processes

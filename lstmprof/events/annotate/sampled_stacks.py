@@ -111,7 +111,7 @@ FRAME_RULES: tuple[FrameRule, ...] = (
     _rule("layout", "jax", r"\bxla::cpu::CopyThunk::", "XLA's copy"),
     _rule("reduction", "jax", r"\bxla::cpu::(?:Sort|TopK)Thunk::", "XLA's sort"),
     _rule(COMPILED, "jax", r"\bxla::cpu::(?:internal::)?Kernel(?:Thunk)?\b", "XLA's fusion"),
-    # Routines, for stacks that do not reach their op.
+    # Routines of libraries, for stacks that do not reach up to the op.
     _rule("rnn", "", r"jit_\w*(?:lstm|rnn|gru)|\bdnnl::\w*.*(?:rnn|lstm|gru)", "oneDNN's layer"),
     _rule(
         "gemm",
@@ -162,7 +162,8 @@ FRAME_RULES: tuple[FrameRule, ...] = (
 GARBAGE_COLLECTOR = "garbage collector"
 _COLLECTS = re.compile(r"^(?:gc_collect_\w+|deduce_unreachable|_PyGC_\w+)\b")
 _PYTHON = re.compile(r"\.py:\d+\)$")
-#: The step function of a worker's loop; frames outside it are the worker's, not the network's.
+#: The step function of a worker's loop. Frames outside of it belong to the worker, not to the
+#: network.
 _STEP = re.compile(r"^(?:\w+\.)?step \(lstmprof/capture/worker/loops/\w+\.py:\d+\)$")
 _OPTIMIZER = re.compile(r"\(torch/optim/")
 #: Inside torch.optim these parts count as ``optimizer``, as in ``categories``.

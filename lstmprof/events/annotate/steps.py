@@ -25,7 +25,7 @@ from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
 _MOST_NAMED = 8
-#: The number at the end of a marker's name; 18 digits fit into an int64.
+#: The number at the end of a step marker's name; 18 digits fit into an int64.
 _NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 
 
@@ -33,8 +33,8 @@ _NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 class Window:
     """The interval [start_ns, end_ns) of one step of one rank.
 
-    ``step`` is None without markers. ``thread`` ran the step. In ``framework_ranges`` only the
-    framework runs, so time between ops is dispatch, not Python.
+    ``step`` is None if the profile has no step markers. ``thread`` ran the step. In ranges named in
+    ``framework_ranges`` only the framework runs, so time between ops is dispatch, not Python.
     """
 
     rank: int | None
@@ -56,7 +56,7 @@ def median_step(windows: Iterable[Window]) -> Window:
 
 
 def with_markers(events: EventTable, pattern: str) -> EventTable:
-    """Make host ranges whose names match ``pattern`` the only steps.
+    """Make the host ranges whose names match ``pattern`` the steps, instead of others.
 
     Raises:
         UsageError: ``pattern`` is not a regular expression, or matches no range.

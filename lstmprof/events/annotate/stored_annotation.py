@@ -67,7 +67,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
 def _first_of_each(keys: Ints) -> Ints:
     """Return the first position of each key: keys [0, 1, 0] -> [0, 1]."""
     first = np.empty(int(keys.max(initial=-1)) + 1, dtype=np.int64)
-    # reversed, so that the first position is written last and stays
+    # reversed, so that each key's first position is written last, and stays
     first[keys[::-1]] = np.arange(len(keys))[::-1]
     return first
 
@@ -114,7 +114,7 @@ class Partitions:
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
-#: Columns that the derived columns depend on, without columns that only joins need.
+#: Columns from which the derived columns are computed, without those that only joins need.
 _SOURCE_COLUMNS = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
     *("correlation_id", "external_id", "op_name", "dtypes"),
@@ -222,7 +222,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Make ``rows`` guests in the batches of ``to_rows``, which are their launches or ops."""
+        """Make activities ``rows`` guests in the batches of their launches or ops, ``to_rows``."""
         own, target = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != target
         self.leavers.add(own[moves], rows[moves])
@@ -260,7 +260,7 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """A batch with its guests, and with earlier events that still run.
+    """A batch with earlier events that still run, and with guests (activities of other batches).
 
     ``rows`` are the row numbers of these events in the whole table.
     """
@@ -299,7 +299,7 @@ def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
 
 
 class _Derived:
-    """Stores the derived columns of each batch in a file, and those of its guests in another."""
+    """Stores derived columns in files: of each batch, and of its guests from other batches."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
@@ -308,7 +308,6 @@ class _Derived:
         self._texts: dict[str, list[str]] = {}
 
     def add(self, piece: _Piece, derived: EventTable) -> None:
-        """Store the derived columns of a batch and its guests."""
         batch = self._events.batches[piece.number]
         values = [self._values(derived, name, piece.rows) for name in _DERIVED]
         is_own = (piece.rows >= batch.first) & (piece.rows < batch.first + batch.rows)

@@ -20,7 +20,7 @@ from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
 #: Suffixes that a compiler (``[clone .kd]``) or AMD's loader (``.kd``) adds to a symbol.
 _SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
-#: Numbers and built-in types before the first name in encoded template arguments.
+#: In mangled template arguments: numbers and built-in types before the first name.
 _BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
 #: Template arguments that do not show what is computed: numbers, element types, chip generations.
 _PLAIN_ARGUMENT = re.compile(
@@ -57,7 +57,7 @@ class KernelName:
 
     @property
     def short(self) -> str:
-        """Return the function's name without namespaces, followed by ``runs``."""
+        """Return the function's name without namespaces, and what it runs."""
         return f"{self.qualified.rpartition('::')[2]} {self.runs}".strip()
 
 
@@ -172,7 +172,7 @@ AUTOTUNER_DELAY = Rule("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps
 ROCM_MEMSET = Rule("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
 ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
 
-#: These names decide even inside an op, because the kernels are not its work.
+#: Kernels whose name decides even inside an op, because they are not the work of the op.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
 #: Copies between tensors of one device; many ops begin or end with one. If a copy casts, ATen's

@@ -31,7 +31,7 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Rule:
-    """Names that match ``expression`` have this category, or None: the op only calls others."""
+    """A name that matches ``expression`` has this category; None: the op only calls other ops."""
 
     category: str | None
     framework: str
