@@ -250,7 +250,8 @@ class _Query:
     def register(self, name: str, table: pa.Table) -> None:
         """Let queries read ``table`` under ``name``.
 
-        In the main thread, DuckDB would hide an exception raised by a signal.
+        DuckDB runs in ``thread``: in the main thread, it would hide an exception raised by a
+        signal.
         """
         self.waited_for(lambda: self.database.register(name, table))
 

@@ -79,7 +79,7 @@ def _joined(
 
 
 def _inputs_in_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
-    """Return one input per op of this name in a step; ``[]`` if their order is unclear."""
+    """Return one entry per op of this name in a step; ``[]`` if the ops cannot be told apart."""
     if any(step is not None for _, _, step in recorded):
         entries = [entry for entry in recorded if entry[2] == number]
         return entries if len(entries) == count else []

@@ -26,8 +26,9 @@ from lstmprof.runs.metadata import RunInfo
 #: A change of the step time is reported only if each process has at least this many iterations
 #: before its profile, and as many after it.
 LEAST_ITERATIONS = 5
-#: A change is reported if steps take longer after the profile by at least this share, in at least
-#: this many rounds. Chosen by hand, above the differences between rounds on a quiet machine.
+#: A change of the step time is reported if steps take at least this share longer after the profile
+#: than before it, in at least this many processes. Chosen by hand, above the differences between
+#: processes on a quiet machine.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
 #: A thread counts as alone if the other threads of its process run for at most this share of the

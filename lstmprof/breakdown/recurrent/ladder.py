@@ -156,8 +156,8 @@ def works(
 ) -> list[Work | None]:
     """Count and time the matmuls and elementwise ops in each call's forward pass.
 
-    A call gets None if its number of cells or layers is unknown. ``forward`` has the index of each
-    event's call.
+    A call gets None if its number of cells or layers is unknown, or if it is not ``counted``.
+    ``forward`` has the index of each event's call.
     """
     if not events.is_kind(*ACTIVITY_KINDS).any():
         forward = np.where(computing(events), forward, NONE)

@@ -153,7 +153,7 @@ class Calls:
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def value_reads(self) -> Flags:
-        """Mark ops such as ``aten::item``, which read a value on the host, and views before."""
+        """Mark ops that read a value, such as ``aten::item``, and views right before them."""
         return self._with_views(self.named(*VALUE_READS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:

@@ -211,7 +211,7 @@ class Streams:
 
 
 def _split(numbers: Ints, *keys: Ints) -> Iterator[tuple[tuple[int, ...], Ints]]:
-    """Group ``numbers`` by ``keys``; yield each key with its numbers."""
+    """Group the indices ``numbers`` by ``keys``; yield each key with its indices."""
     if not len(numbers):
         return
     order = np.lexsort(keys[::-1])

@@ -61,8 +61,8 @@ class Source:
     ) -> pa.Table:
         """Compute a table rank by rank, which limits memory.
 
-        ``make`` also gets a few events of other ranks, so that threads have the same numbers as in
-        the whole profile.
+        ``make`` also gets a few events of other ranks, so that each thread has the number that it
+        has in the whole profile.
         """
         events = self._events
         ranks = event_types(events).ranks.tolist() if isinstance(events, Packed) else []

@@ -159,7 +159,7 @@ def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _time_of_steps(ranks: Ints, windows: Sequence[Window]) -> tuple[Ints, Flags]:
-    """Return the total length of each rank's steps, and whether its steps are unmarked."""
+    """Return the total length of each rank's steps, and whether the profile marks no steps."""
     numbers = np.array([UNKNOWN if w.rank is None else w.rank for w in windows], dtype=np.int64)
     starts, ends = bounds_of(windows)
     length = ends - starts

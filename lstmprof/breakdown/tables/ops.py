@@ -86,11 +86,11 @@ class _Grouped:
         return pa.array(self.groups.sums(self.events.dur_ns[self.rows], self._outer))
 
     def caused(self, values: Ints) -> pa.Array:
-        """Return each group's sum of ``values``; null in ranks without activities."""
+        """Return each group's sum of ``values`` of its events; null in ranks without activities."""
         return where_known(self.groups.sums(values[self.rows]), self.on_device)
 
     def caused_inside(self, values: Ints, known: Flags | None = None) -> pa.Array:
-        """Return each group's sum of ``values``, including the events inside its events."""
+        """Return each group's sum of ``values`` over its events and all events inside them."""
         sums = self.groups.sums(self._forest.beneath(values)[self.rows], self._outer)
         return where_known(sums, self.on_device if known is None else known)
 

@@ -21,7 +21,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class _Leaf(NamedTuple):
-    """One array or Python value in an argument: ``("(3, 4)", "float32", "")``."""
+    """Shape, dtype and value of one array or Python value in an argument, as texts."""
 
     shape: str
     dtype: str

@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, List, Optional, Union
 #: After this many calls of the first optimizer, all optimizers are known. In arXiv:1701.07875 the
 #: critic steps five times as often as the generator, so both appear within six calls.
 OBSERVED = 6
-#: For compiled functions and Keras, after this many calls. Few, because they delay the measurement
-#: of every script: only in PyTorch can it be known that there is a single optimizer.
+#: After this many calls, all compiled functions or Keras models are known. Few, because these calls
+#: delay the measurement of every script: only PyTorch shows that there is a single optimizer.
 OBSERVED_ELSEWHERE = 2
 #: Hook -> how reliable it is: the highest number decides. A script may compute gradients several
 #: times per step, and Keras calls the hooks of its backend, too.
@@ -93,7 +93,7 @@ class Steps:
                 self.session.step_begin()
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
-        """End a step if ``who`` called, and calls of ``who`` (such as an optimizer) end steps."""
+        """End a step if calls of ``who``, such as an optimizer, are the ones that end steps."""
         self.safely(self._ends, source, who, outcome, follows)
 
     def _ends(self, source: str, who: Any, outcome: Any, follows: bool) -> None:

@@ -159,7 +159,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
 
 
 def _leave_out(row: Implementation) -> None:
-    """Make imports fail that the framework does not need here, such as pandas."""
+    """Make the framework's optional imports fail, such as pandas, because they take time."""
     for name in (row.framework, row.library):
         sys.modules.update(dict.fromkeys(NOT_NEEDED.get(name or "", ())))  # type: ignore[arg-type]
 
@@ -355,7 +355,7 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def process(arguments: List[str]) -> int:
-    """Run ``main`` with the garbage collector off, except once before the passes."""
+    """Run ``main`` with the garbage collector off, except for one collection before the passes."""
     gc.disable()
     code = main(arguments)
     gc.freeze()

@@ -130,7 +130,7 @@ def both(outer: Ranges, inner: Ranges) -> Ranges:
 
 
 def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
-    """Return the description of the first search text that occurs in a file."""
+    """Return the words of the first pair (needle, words) whose needle is in the file."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for needle, words in needles:
             if content.find(needle.encode()) >= 0:

@@ -30,7 +30,7 @@ PR_SET_PTRACER = 0x59616D61
 RATE_HZ = 197
 #: How much of the stack perf copies per sample, to find the frames later.
 STACK_BYTES = 16384
-#: A sampler may take this much longer, because py-spy first reads the symbols of every library.
+#: A sampler may take this much longer than it samples: py-spy first reads every library's symbols.
 PATIENCE_S = 120.0
 
 #: File in which oneDNN names its generated code: ``start length name`` per line (perf's format).

@@ -33,7 +33,7 @@ Turn = Callable[[], None]
 #: A turn has one iteration, or all iterations that begin within this time. If there are several,
 #: the first is a warm-up, because other workers have changed the caches.
 TURN_NS = 20_000_000
-#: Progress is shown no more often, because that takes time on the same machine.
+#: Progress is shown at most this often, because showing it takes time on the same machine.
 REPORT_EVERY_NS = 1_000_000_000
 
 #: A median needs at least this many iterations, however long they take.
@@ -149,7 +149,7 @@ def shared(
 ) -> List[Iteration]:
     """Time iterations, in turns with other workers if there are any.
 
-    Turns with the same number belong together in all workers.
+    Turn n of this worker runs next to turn n of each other worker.
     """
     if turn is None:
         most_ns, least = share.most_ns, share.least

@@ -108,7 +108,7 @@ def parameters(module: Network) -> Dict[str, Any]:
 
 
 class Place(NamedTuple):
-    """The weight, and the gate in it, that a Flax parameter is."""
+    """Which weight and gate a Flax parameter is: name of the weight, gate, number of gates."""
 
     shared: str
     gate: int = 0

@@ -116,7 +116,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
-    """Map each common name to one (Lasagne's name, variable, gate) per gate."""
+    """Map ``weight_ih_l0`` to (``l0.W_in_to_ingate``, variable, gate) for each gate, and so on."""
     names: Dict[str, List[Tuple[str, Any, str]]] = {}
     for slot, layer in module.recurrent.items():
         for shared, own in (("weight_ih", "W_in_to_"), ("weight_hh", "W_hid_to_"), ("bias", "b_")):

@@ -91,7 +91,7 @@ def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
 
 
 def _tensors(argument: Any) -> List[Any]:
-    """Return example tensors, with the shapes of the outputs of one or several graph nodes."""
+    """Return the example outputs of one or several graph nodes, which show shapes and dtypes."""
     nodes = argument if isinstance(argument, (list, tuple)) else [argument]
     return [node.meta["val"] for node in nodes]
 

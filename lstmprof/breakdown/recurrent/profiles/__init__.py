@@ -29,10 +29,10 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels or ops of one library, recognised by name.
+    """Kernels or ops of recurrent layers in one library, recognised by name.
 
-    Names show neither sizes nor where a call begins. ``a_cell``: each kernel or op computes one
-    cell.
+    Their names show neither sizes nor where a call of a layer begins. ``a_cell``: each kernel or op
+    computes one cell.
     """
 
     form: str

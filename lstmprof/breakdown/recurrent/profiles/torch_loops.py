@@ -276,7 +276,10 @@ class _Run:
         self.units = tuple(self._units())
 
     def loop(self, certain: bool) -> Loop:
-        """Return the repetitions as a ``Loop``; ``certain``: each is certainly one time step."""
+        """Return the repetitions as a ``Loop``.
+
+        ``certain``: each repetition is certainly one time step.
+        """
         units = self.units
         first = units[0]
         apart = first.inputs is not None and first.inputs != first.hidden

@@ -39,7 +39,7 @@ HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 #: float32 bits of 2⁻¹²⁶, the smallest normal number, and of 2⁻¹³³, a denormal.
 SMALLEST_NORMAL, DENORMAL = 1 << 23, 1 << 16
-#: As many numbers as a framework divides among its threads.
+#: So many numbers that a framework divides them among its threads.
 DENORMALS = 1 << 18
 
 
