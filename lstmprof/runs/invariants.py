@@ -157,7 +157,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
 
 
 def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
-    """Yield the faults in a batch, which begins at row ``first`` of ``count`` rows."""
+    """Yield what is wrong in a batch of events; it begins at row ``first`` of ``count`` rows."""
     for field in SCHEMA:
         if not field.nullable and batch.column(field.name).null_count:
             yield _NULL.format(field.name)

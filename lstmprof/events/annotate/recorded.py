@@ -266,7 +266,7 @@ class _Lost:
         self._captures: Counter[tuple[str, int]] = Counter()  # (flag name, thread): number of calls
 
     def add(self, columns: Columns, process: Ints, activity_counts: ActivityCounts) -> None:
-        """Count the launches of the next part."""
+        """Count the launches in the next part of the table."""
         launches = columns.where("kernel launch")
         has_activity = activity_counts.any(columns.row[launches])
         lost, with_activity = launches[~has_activity], launches[has_activity]
@@ -361,7 +361,7 @@ class _Overlaps:
     def add(
         self, columns: Columns, process: Ints, activities: Ints, activity_counts: ActivityCounts
     ) -> None:
-        """Count overlaps in the next part."""
+        """Count overlaps in the next part of the table."""
         rows = activities[columns.stream[activities] != NONE]
         own = (
             columns.stream[rows],
