@@ -21,7 +21,7 @@ from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.table import EventTable
 
-#: Events that begin in one batch; the fastest of the measured sizes 2**16 to 2**20.
+#: Number of events that begin in one batch. This was the fastest of the sizes 2**16 to 2**20.
 BATCH_EVENTS = 2**17
 
 
@@ -37,7 +37,7 @@ class Batch:
 
 
 class Batches:
-    """Divides a run into batches in which about ``size`` events or more begin.
+    """Divides a run into batches; in each batch, about ``size`` events or more begin.
 
     It is ``divisible`` if there is more than one batch, and events are sorted and numbered by
     start, as in a run that lstmprof wrote.
@@ -54,7 +54,7 @@ class Batches:
         self.divisible = len(packed) > size and self._in_order()
 
     def _in_order(self) -> bool:
-        """Return whether events are sorted by start, and ids and links are row numbers."""
+        """Return whether events are sorted by start, and have row numbers as ids and links."""
         count = len(self._packed)
         in_order = (self._start[1:] >= self._start[:-1]).all()
         return bool(
@@ -108,7 +108,7 @@ class _Tables:
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
     def rows(self, own: Ints, needed: Ints) -> Ints:
-        """Return the sorted rows of a batch: ``own``, ``needed``, and all that they link to."""
+        """Return the sorted rows of a batch: ``own``, ``needed``, and rows to which these link."""
         self._inside[own] = True
         new = np.unique(needed[~self._inside[needed]])
         self._inside[new] = True

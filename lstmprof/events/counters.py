@@ -29,13 +29,14 @@ from lstmprof.events.spool import Chunks, SortedFiles
 from lstmprof.events.stored import Folder, write_columns
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Counters of memory: handed out by an allocator, reserved on the device, and the size of one
-#: allocation (negative for a free).
+#: Names of memory counters: memory that an allocator has handed out, memory that it has reserved on
+#: the device, and the size of one allocation (negative for a free).
 ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
 #: Beginning of a counter's name; the line of code that allocated the memory follows.
 ALLOCATED_BY = "memory allocated by "
 BYTES = "bytes"
-#: The running sum of allocations and frees, if ``ALLOCATED`` is not recorded.
+#: Name of the counter with the running sum of allocations and frees, used if ``ALLOCATED`` is not
+#: recorded.
 SINCE_BEGIN = "memory allocated since the profile began"
 #: Number of values that are read from files at a time.
 BATCH_ROWS = 2**17
@@ -75,7 +76,7 @@ READ = pa.schema([field for field in SCHEMA if field.name != "rank"])
 
 
 class Count(NamedTuple):
-    """One value of a counter, with the time in the file."""
+    """One value of a counter, at a time as written in the file."""
 
     time_ns: int
     pid: int | None
@@ -117,7 +118,7 @@ def sorted_by_time(columns: pa.Table) -> pa.Table:
 
 
 def write_sorted(path: Path, columns: pa.Table) -> None:
-    """Write sorted rows to a file, for ``Counters.in_files``."""
+    """Write rows that are sorted by time to a file, which ``Counters.in_files`` opens."""
     write_columns(path, columns.combine_chunks())
 
 
@@ -174,7 +175,7 @@ class Counters:
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
-        """Open the counters that ``write_sorted`` wrote."""
+        """Open the counters in files that ``write_sorted`` wrote."""
         read = SortedFiles(paths, "time_ns")
         return Counters((_RankCounters(read, folder),)) if paths else NO_COUNTERS
 
@@ -267,7 +268,7 @@ Values = tuple[Series, Ints, NDArray[np.float64]]
 
 
 def by_series(rows: pa.Table) -> Iterator[Values]:
-    """Yield the values of each counter, without nulls."""
+    """Yield (counter, times, values) of each counter, without null values."""
     rows = rows.filter(rows.column("value").is_valid()).combine_chunks()
     if not len(rows):
         return

@@ -35,7 +35,7 @@ _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class EventTypes:
-    """Arrays with one entry per type of events.
+    """Arrays with one entry per type of events (same kind, same thread or device).
 
     The kernel launches of a thread are a type of their own, marked in ``launches``. ``first`` is
     the row of the event that begins first, ``last`` of one that ends last.
@@ -132,7 +132,10 @@ def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> li
 
 
 def dense_numbers(keys: list[np.ndarray]) -> Ints:
-    """Return equal numbers for equal combinations of keys, in order of first occurrence."""
+    """Return equal numbers for equal keys, in order of first use: [7, 7, 3] -> [0, 0, 1].
+
+    Several arrays of keys are combined.
+    """
     code = np.zeros(len(keys[0]), dtype=np.int64)
     room = 1
     for key in keys:

@@ -50,7 +50,7 @@ def nearest(parent: Codes, mask: Flags) -> Ints:
 
 
 def values_at(values: Ints, rows: Ints) -> Ints:
-    """Return ``values`` at ``rows``; ``NONE`` stays ``NONE``."""
+    """Return ``values[row]`` for each row, and ``NONE`` for the row ``NONE``."""
     valid: Flags = rows != NONE
     result = np.full(len(rows), NONE, dtype=np.int64)
     result[valid] = values[rows[valid]]
@@ -58,7 +58,7 @@ def values_at(values: Ints, rows: Ints) -> Ints:
 
 
 class Forest:
-    """The nesting of rows; ``parent`` is each row's parent, or ``NONE``.
+    """The nesting of rows, as trees; ``parent`` is each row's parent, or ``NONE``.
 
     ``preorder`` numbers the rows, and ``size`` counts the rows inside each row, with the row
     itself.
@@ -200,7 +200,7 @@ def ratio(amounts: Ints, counts: Ints) -> pa.Array:
 
 
 def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
-    """Return ``values[code]`` for each code; null for ``NONE``."""
+    """Return the text ``values[code]`` for each code, and null for the code ``NONE``."""
     return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
@@ -225,7 +225,10 @@ def distinct(values: Ints) -> Ints:
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Return equal numbers for equal combinations of keys, in sorted order."""
+    """Return equal numbers for equal keys, in sorted order: [7, 7, 3] -> [1, 1, 0].
+
+    Several arrays of keys are combined.
+    """
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

@@ -30,7 +30,7 @@ class Segments:
     owner: Ints
 
     def within(self, start_ns: int, end_ns: int) -> Segments:
-        """Cut the segments to [start_ns, end_ns)."""
+        """Return the segments, or the parts of them, inside [start_ns, end_ns)."""
         first = int(np.searchsorted(self.end_ns, start_ns, side="right"))
         last = int(np.searchsorted(self.start_ns, end_ns, side="left"))
         return Segments(
@@ -49,7 +49,7 @@ class Segments:
 
 
 def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
-    """Return the order of intervals by start, the longer first.
+    """Return the order of intervals by start; at equal starts, the longer interval is first.
 
     Start and length are sorted as one integer if they fit: NumPy sorts that faster than two keys.
     """

@@ -24,8 +24,8 @@ from lstmprof.base.numbers import number_of, percent
 
 _Three = tuple[int, int, int]
 
-#: Most blocks of a grid along x, and most threads of a block. Source: CUDA C++ Programming Guide,
-#: "Compute Capabilities". HIP allows no more.
+#: Largest number of blocks of a grid along x, and of threads of a block. Source: CUDA C++
+#: Programming Guide, "Compute Capabilities". HIP allows no more.
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
 #: More registers per thread are impossible: hardware has 255 (NVIDIA) or 512 (AMD).
 _MOST_REGISTERS = 1024
@@ -158,7 +158,7 @@ OPERATIONS = tuple(dict.fromkeys(operation for _, operation in _OPERATIONS))
 
 
 def operation_of(name: str) -> str | None:
-    """Return the collective operation that a name contains."""
+    """Return the collective in a name: ``ncclDevKernel_AllReduce_Sum`` -> ``all_reduce``."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return next((operation for part, operation in _OPERATIONS if part in plain), None)
 
@@ -174,7 +174,7 @@ _ELEMENT_BYTES = {
 
 
 def element_bytes(dtype: object) -> int | None:
-    """Return the bytes of an element; None if the type is unknown."""
+    """Return the size of an element in bytes: 2 for ``Half``; None for an unknown type."""
     return _ELEMENT_BYTES.get(str(dtype).removeprefix("c10::").lower())
 
 
@@ -193,7 +193,7 @@ def _integer(value: object, most: int) -> int | None:
 
 
 def _share(value: object) -> float | None:
-    """Return a share in (0, 1]; profilers write 0 for unknown."""
+    """Return ``value`` if it is above 0 and at most 1, else None; profilers write 0 for unknown."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
         return None
     return round(float(value), _DECIMALS) or None

@@ -19,11 +19,11 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Text columns with many distinct values; unpacked tables contain only the texts in use.
+#: Columns that may have many distinct texts; an unpacked table contains only texts in use.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
 #: Columns that refer to other events.
 LINKS = ("parent_id", "launch_id", "op_id")
-#: Unpacked tables contain all texts of a column with at most this many.
+#: If a column has at most this many distinct texts, an unpacked table contains all of them.
 _FEW_TEXTS = 1000
 #: Rows that a computation unpacks at a time.
 PIECE = 2**18
@@ -77,14 +77,14 @@ class Packed:
             yield slice(first, min(first + PIECE, self._count))
 
     def once(self, function: Callable[[Packed], _Value]) -> _Value:
-        """Return ``function(self)``, computed only once."""
+        """Return ``function(self)``, which is computed only on the first call."""
         if function not in self._cache:
             self._cache[function] = function(self)
         value: _Value = self._cache[function]
         return value
 
     def ints(self, name: str, rows: slice) -> Ints:
-        """Return an integer column as int64, ``UNKNOWN`` for null."""
+        """Return an integer column as int64; ``UNKNOWN`` stands for null."""
         column = self._column(name)
         values = column.values[rows].astype(np.int64)
         if column.has_nulls:
@@ -92,11 +92,11 @@ class Packed:
         return values
 
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return an integer column in its packed type, −1 for null."""
+        """Return an integer column in its packed type; −1 stands for null."""
         return self._column(name).values[rows]
 
     def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return a text column as indices into ``texts(name)``, −1 for null."""
+        """Return a text column as indices into ``texts(name)``; −1 stands for null."""
         return self._column(name).values[rows]
 
     def texts(self, name: str) -> list[str]:
@@ -350,7 +350,7 @@ def _joined(chunks: list[pa.Array], type_: pa.DataType) -> pa.Array:
 
 
 def _narrowest(least: int, most: int) -> pa.DataType:
-    """Return the narrowest signed integer type for ``least``, ``most`` and −1 (null)."""
+    """Return the narrowest signed integer type that has room for ``least`` and ``most``."""
     for width in (pa.int8(), pa.int16(), pa.int32()):
         limit: int = 2 ** (width.bit_width - 1)
         if -limit <= least and most < limit:

@@ -103,7 +103,7 @@ def _one_after_the_other(profiles: Sequence[Profile]) -> list[int]:
 
 
 def _span(profile: Profile) -> tuple[int, int]:
-    """Return the first start and the last end; 0 and 0 without events."""
+    """Return (first start, last end) of a profile's events; (0, 0) if it has none."""
     events = profile.events
     if not len(events):
         return 0, 0

@@ -45,13 +45,13 @@ KINDS = (
     "device_sync",
     "overhead",
 )
-#: The kinds in which a device works; such events are called activities.
+#: Kinds of events in which a device works; such events are called activities.
 ACTIVITY_KINDS = ("kernel", "memcpy", "memset")
 PHASES = ("input", "forward", "loss", "backward", "optimizer")
-#: Range around the call of a compiled step in lstmprof's own captures.
+#: Name of the range around the call of a compiled step, in lstmprof's own captures.
 PROGRAM = "program"
-#: Beginning of ranges around the calls of Keras layers, which ``lstmprof run`` adds to TensorFlow's
-#: profile (``capture.script.sizes``).
+#: Beginning of the names of ranges around calls of Keras layers, which ``lstmprof run`` adds to
+#: TensorFlow's profile (``capture.script.sizes``).
 KERAS_LAYER = "keras.layers."
 
 

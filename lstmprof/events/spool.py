@@ -77,7 +77,7 @@ class SortedFiles:
 
     @cached_property
     def _ends(self) -> tuple[Ints, Ints]:
-        """Return the first and last time of each file."""
+        """Return (first times, last times) of the files."""
         ends = [self._times(path)[[0, -1]].tolist() for path in self.paths]
         first, last = np.array(ends, dtype=np.int64).T
         return first, last

@@ -77,7 +77,7 @@ def read_columns(path: Path) -> pa.RecordBatch:
 
 
 class Texts:
-    """The distinct texts of each text column, numbered in the order of their arrival."""
+    """The distinct texts of each text column, numbered in order of first use."""
 
     def __init__(self) -> None:
         self._of: dict[str, pa.Array] = {}
@@ -235,7 +235,7 @@ class StoredEvents(EventTable):
         return EventTable(pa.Table.from_arrays(arrays, schema=schema))
 
     def moved_to(self, folder: Folder) -> StoredEvents:
-        """Move the files to another folder."""
+        """Move the files of this table to another folder."""
         batches = [
             replace(batch, files=tuple(map(folder.move_in, batch.files))) for batch in self.batches
         ]

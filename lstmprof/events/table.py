@@ -36,7 +36,7 @@ _Value = TypeVar("_Value")
 
 
 class EventTable:
-    """A table of events with columns of ``SCHEMA``, as read-only, cached arrays.
+    """A table of events with the columns of ``SCHEMA``; methods return them as cached arrays.
 
     Other methods are those of ``pyarrow.Table``.
     """
@@ -66,7 +66,7 @@ class EventTable:
         return self.arrow.__arrow_c_stream__(requested_schema)
 
     def equals(self, other: EventTable | pa.Table) -> bool:
-        """Return whether columns and values are the same."""
+        """Return whether both tables have the same columns and values."""
         return bool(self.arrow.equals(EventTable.of(other).arrow))
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -82,7 +82,7 @@ class EventTable:
         return EventTable(self.arrow.take(pa.array(rows)))
 
     def slice(self, start: int, length: int | None = None) -> EventTable:
-        """Return the rows from ``start`` on."""
+        """Return ``length`` rows from row ``start`` on, or all rows from there on."""
         return EventTable(self.arrow.slice(start, length))
 
     def filter(self, where: Flags | pa.Array | pa.ChunkedArray) -> EventTable:
@@ -90,7 +90,7 @@ class EventTable:
         return EventTable(self.arrow.filter(where if is_arrow else pa.array(where)))
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """Replace columns (name -> values)."""
+        """Replace columns by new values, given as {name: values}."""
         arrow = self._arrow
         for name, values in columns.items():
             field = SCHEMA.field(name)
@@ -118,7 +118,7 @@ class EventTable:
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
-        """Replace the columns that ``columns_of`` computes for each part."""
+        """Replace columns; ``columns_of`` computes the new ones for each part of the table."""
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
@@ -202,7 +202,7 @@ class EventTable:
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write a Parquet file; subclasses may stop early."""
+        """Write the table to a Parquet file; ``stop`` ends this early only for a table on disk."""
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))
 
@@ -295,7 +295,7 @@ def _end_ns(events: EventTable) -> Ints:
 
 
 def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTable:
-    """Make an events table, sorted by start, the longer event first, and numbered.
+    """Make an events table: sort events by start, the longer event first, and number them.
 
     ``kind``, ``name``, ``start_ns`` and ``dur_ns`` are required; other absent columns are null.
 

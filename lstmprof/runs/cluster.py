@@ -33,7 +33,7 @@ _WORKERS_S = 30
 
 @dataclass
 class Cluster:
-    """A cluster whose scheduler has answered and has workers."""
+    """A dask cluster that can run tasks: its scheduler has answered and has workers."""
 
     address: str
     client: Client

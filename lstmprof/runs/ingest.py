@@ -54,8 +54,8 @@ _DIGEST_DIGITS = 8
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
     """Return a unique run name for each group of files.
 
-    Files of one folder give what their names have in common, files of several folders the name of
-    the folder around them.
+    For files of one folder, it is what their names have in common. For files of several folders, it
+    is the name of the folder around these.
     """
     if len(groups) == 1 and len(groups[0]) > 1:
         return [_fitting(profile_name(word))]
@@ -341,7 +341,7 @@ INGESTED = "ingest"
 
 
 def _written_to(out: Path, task: Task, profile: Profile) -> Run:
-    """Write an annotated profile as a run."""
+    """Write an annotated profile as a run into the folder ``out``."""
 
     def written(stop: Event) -> None:
         write_events(folder, profile.events, profile.counters, stop)

@@ -25,7 +25,7 @@ from lstmprof.runs.metadata import AGAIN
 #: Columns with ids of other events.
 _LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
 _TIMES = ("start_ns", "dur_ns")
-#: Limit of times and durations in ns; the sum of two still fits into an int64.
+#: Limit of times and durations in ns; the sum of a time and a duration still fits into an int64.
 MOST_NS = 2**62
 #: A file of any size may have ``FREE_ROWS`` rows; further rows take at least ``ROW_BYTES`` each. In
 #: real files, even repeated events of one step take 4.8 bytes.

@@ -103,9 +103,9 @@ def ingest_all(
 ) -> Generator[Ingested]:
     """Make runs in ``out``, a folder or URL, from profiles; yield the results in order.
 
-    If a profile fails, the others are still read; errors of words without profiles come first.
-    ``jobs`` processes, or the workers of the dask ``scheduler``, read the profiles. With several
-    tasks, unchanged files whose run exists are skipped.
+    If a profile cannot be read, the others are still read; errors of paths without profiles come
+    first. ``jobs`` processes, or the workers of the dask ``scheduler``, read the profiles. With
+    several tasks, unchanged files whose run exists are skipped.
     """
     place = remote.path_or_url(out)
     if scheduler is not None:  # workers run in another folder

@@ -142,7 +142,7 @@ def decoded(text: bytes, place: object) -> RunInfo:
 
 @contextmanager
 def _run_errors(place: object) -> Iterator[None]:
-    """Convert errors of parsing a run.json to ``RunError`` with the field."""
+    """Convert errors of parsing a run.json to ``RunError``, which names the field."""
     try:
         yield
     except msgspec.ValidationError as fault:
@@ -154,7 +154,7 @@ def _run_errors(place: object) -> Iterator[None]:
 
 
 def encoded(info: RunInfo) -> bytes:
-    """Return indented JSON."""
+    """Return a record as indented JSON."""
     try:
         text = msgspec.json.encode(info)
     except UnicodeEncodeError:  # a lone surrogate in a file's name or a profile

@@ -38,7 +38,7 @@ Part = tuple[str, str, int]
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
     """Print each run's times, its breakdown and its ``top`` longest kernels.
 
-    The breakdown is of the clean step, or of the ``profiled`` steps.
+    The breakdown shows the clean step, or the profiled steps if ``profiled``.
     """
     timings.show(breakdowns)
     for breakdown in sorted(breakdowns, key=timings.step_ns):

@@ -141,7 +141,6 @@ def _heading(diagnosis: Diagnosis) -> list[str]:
 
 
 def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
-    """Print one verdict with details."""
     names = diagnosis.kernel_names
     first, *lines = verdict_text(diagnosis, terminal.console().width, terminal.spoken)
     terminal.write_lines(first, bold=len(first[0]))

@@ -37,7 +37,7 @@ _MOST_STEPS = 100_000
 
 
 def show_waterfall(diagnosis: Diagnosis) -> None:
-    """Print the difference of two steps by kind of time."""
+    """Print how two steps differ, with a row per kind of time."""
     terminal.write_line()
     rows = waterfall_rows(diagnosis.differences)
     colours = [terminal.ORANGE if d.delta_ns > 0 else terminal.BLUE for d in rows]
@@ -74,7 +74,7 @@ def show_roofline(limit: Roofline) -> None:
 
 
 def large_findings(diagnosis: Diagnosis) -> list[Explained]:
-    """Return the findings of at least 5 % of the difference, or of the step."""
+    """Return the findings that explain at least 5 % of the difference, or of the step."""
     return [e for e in diagnosis.shown if abs(e.finding.share or 0) >= ADVISED_SHARE]
 
 

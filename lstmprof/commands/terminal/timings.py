@@ -46,7 +46,6 @@ def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
 
 
 def _show_versions(breakdowns: list[Breakdown]) -> None:
-    """Print step times by framework version."""
     for group in by_version(breakdowns):
         terminal.write_table(
             f"Time per step by version: {conditions(group[0].breakdown.run.info)}",
