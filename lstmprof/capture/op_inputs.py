@@ -1,8 +1,8 @@
 """Assign input shapes that a worker recorded in a separate step to the ops of the profile.
 
 Ops are matched by name, and by their order among ops of the same name in a step. The steps of a
-capture are alike, so one recorded step serves for all; the steps of a user's training are not, so
-they are recorded with a step number.
+capture are alike, so one recorded step serves for all. The steps of a user's training differ, so
+their inputs are recorded with a step number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A row of the table of implementations: its name, its file, and what it does not support.
 
-Users see the reasons unchanged. Workers import this file: only the standard library and Python 3.7.
+Users see the reasons unchanged. This file needs only Python 3.7 and its standard library, because
+workers import it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Networks to measure: those of published LSTM benchmarks (``studies``), and users' own.
 
-Weights and data come from NumPy and a seed, so all implementations compute the same numbers.
-Capture workers import this file: only the standard library, NumPy and Python 3.7.
+Weights and data come from NumPy and a seed, so all implementations compute the same numbers. This
+file needs only Python 3.7, its standard library and NumPy, because capture workers import it.
 """
 
 from __future__ import annotations

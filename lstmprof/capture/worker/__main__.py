@@ -1,6 +1,6 @@
 """The worker process: ``python -m lstmprof.capture.worker request.json``.
 
-Progress lines go to the pipe that was stdout. Whatever frameworks print goes to stderr, which is
+Its original stdout is a pipe for progress lines. Whatever frameworks print goes to stderr, which is
 the log.
 """
 

@@ -101,7 +101,7 @@ class LineSampler:
         self._since_ns: Optional[int] = None
         # ns that the thread had run or waited for a CPU by the last sample; 0 if unknown
         self._active_since_ns = 0
-        # wall ns and active ns after the last step's last sample, which no sample counts yet
+        # (wall ns, active ns) of the last step after its last sample; no sample contains them yet
         self._end_ns = (0, 0)
         self._over = threading.Event()
         self._samples = 0

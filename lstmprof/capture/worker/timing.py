@@ -1,8 +1,8 @@
 """Time each step with the host clock, without a profiler.
 
 A step ends with a synchronisation. Workers may take turns on one CPU, so that all see the same
-machine while its speed changes. A worker that asks for a turn waits for a byte on stdin, which the
-parent sends when all others wait, too.
+machine while its speed changes. To get its turn, a worker waits for a byte on stdin. The parent
+process sends it when all other workers wait, too.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def build(workload: Workload) -> Network:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Join the weights to cuDNN's buffer, which has the same gate order."""
+    """Concatenate the weights in cuDNN's buffer, which has the same gate order."""
     load_ends(module, weights)
     parts = [
         np.ravel(weights[name] if name else np.zeros(shape, np.float32))

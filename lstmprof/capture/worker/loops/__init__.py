@@ -1,4 +1,4 @@
-"""What the loops of all frameworks share: the trainer, and its profile pass."""
+"""Common code of all frameworks' step loops: the trainer, and its profile pass."""
 
 from __future__ import annotations
 

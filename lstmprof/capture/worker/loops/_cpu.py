@@ -1,6 +1,6 @@
-"""What the loops of frameworks that compute only on a CPU share.
+"""Common code of the step loops of frameworks that compute only on a CPU.
 
-Frameworks without a timeline get one from a clock around each operator. It is written in
+Frameworks without a timeline get one from a clock around each operator. The timeline is written in
 torch.profiler's format, which lstmprof and Perfetto read.
 """
 

@@ -173,7 +173,7 @@ def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
 
 
 def _shifted(sums: Any, places: int) -> Any:
-    """Shift (batch, symbols) right; the first symbols get log 0."""
+    """Shift sums (batch, symbols) right by ``places`` columns; the first columns become log 0."""
     return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
 
 

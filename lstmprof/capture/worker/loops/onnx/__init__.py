@@ -1,4 +1,4 @@
-"""What the loops of engines that run an ONNX graph (forward only) share.
+"""Common code of the step loops of engines that run an ONNX graph (forward only).
 
 The loss is part of the graph, as nodes named ``loss/…``. The engine's own profiler gives the nodes'
 times, which are written in torch.profiler's format, so that lstmprof and Perfetto read them.
