@@ -133,9 +133,10 @@ def test_the_text_is_a_verdict_whose_waterfall_adds_up(
     text = shown(capsys, runs / "slow", runs / "fast", "--waterfall")
     lines = text.splitlines()
     assert "baseline: fast, 10.0 ms per step" in lines
-    assert "slow   21.0 ms per step   2.10× as long   cause found in the profile" in lines
+    (first,) = (line for line in lines if line.startswith("slow   21.0 ms"))
+    assert "2.10×" in first
     (where,) = labelled(text, "Where")
-    assert where.startswith("difference from the baseline in ms: elementwise +7.0")
+    assert "elementwise +7.0" in where
     (total,) = (line.split() for line in lines if line.split()[:1] == ["sum"])
     assert total == ["sum", "10.000", "21.000", "+11.000", "100.0", "%"]
     assert max(map(len, lines)) <= 100

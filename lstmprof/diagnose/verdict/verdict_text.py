@@ -35,7 +35,7 @@ INDENT = 9
 #: A verdict shows at most this many fixes and kinds of time.
 _FIXES, _MOST_KINDS = 2, 6
 CERTAINTY_WORDS: dict[Level, str] = {
-    "measured": "cause found in the profile",
+    "measured": "cause found",
     "likely": "probable cause",
     "unknown": "cause unknown",
 }
