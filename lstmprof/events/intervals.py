@@ -63,10 +63,10 @@ def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
 
 
 def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
-    """At each time, find the running interval that comes first in ``order``.
+    """Return segments that show at each time the running interval that is first in ``order``.
 
-    The result is joined to segments. ``order`` lists positions, the most important first. Times
-    without an interval are left out.
+    ``order`` lists the positions of intervals, the most important first. Times without an interval
+    are left out.
     """
     count = len(start_ns)
     place = np.empty(count, dtype=np.int64)
