@@ -19,9 +19,10 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Part:
-    """A section of README.md: a study, its questions (a file each), and the question with a chart.
+    """A section of README.md about one study, with its questions; one file answers each question.
 
-    ``title`` is the chart's text for people who cannot see it. ``note`` explains the study's words.
+    ``drawn`` is the question whose chart is shown, and ``title`` the chart's text for people who
+    cannot see it. ``note`` explains the study's words.
     """
 
     heading: str
@@ -84,7 +85,7 @@ PARTS = (
         "Share of the fastest matmul's speed that each layer reaches on our CPU",
     ),
 )
-#: The questions in reading order; each is a file.
+#: Names of the files that answer one question each, in reading order.
 QUESTIONS = tuple(name for part in PARTS for name in part.questions)
 
 

@@ -29,14 +29,14 @@ TORCH, TORCH_AMP = ("torch-nn-lstm", "fp32"), ("torch-nn-lstm", "amp-bf16")
 KERAS, KERAS_AMP = ("keras-lstm", "fp32"), ("keras-lstm", "amp-bf16")
 #: TensorFlow's time in AMP over fp32: the middle of the study's 10 to 15 % faster.
 GAIN = 0.875
-#: The number of casts is exact. Other claims compare times of single runs on a busy machine, so
-#: their verdicts are only likely.
+#: Claims about the number of casts, which is exact. Other claims compare times of single runs on a
+#: busy machine, so their verdicts are only likely.
 COUNTED = ("claim (f), casts",)
 SAME = ["implementation", "workload", "mode", "version", "device"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return the casts and the step over its fp32 partner, per run in mixed precision."""
+    """Return one row per run in mixed precision: its casts, and its step divided by fp32's step."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     amp = own[own["precision"].astype(str).str.startswith("amp-")]
@@ -92,7 +92,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _seen(lines: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Return what our sweeps show of each claim, as fields of ``Claim``."""
+    """Return {place of a claim: fields of ``Claim``} with what our sweeps show."""
     length, hidden = (sweep.ratios(lines, TORCH_AMP, TORCH, s) for s in ("time_steps", "hidden"))
     keras, keras_length = (
         sweep.ratios(lines, KERAS_AMP, KERAS, s) for s in ("hidden", "time_steps")
@@ -172,7 +172,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the share of casts."""
+    """Draw the share of the step that casts take, per run."""
     labels = rows.implementation + ", " + rows["precision"]
     return drawing.bars(labels, rows.cast_share.tolist(), "of the step are casts")
 

@@ -35,7 +35,7 @@ OWN_LENGTHS = [named(SHORT).time_steps, named(LONG).time_steps]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per implementation and length, with its step over that of PyTorch's layer."""
+    """Return one row per loop and sequence length: its step divided by PyTorch's layer's step."""
     own = steps.table(runs)
     rows = []
     for time_steps, captured in _lengths(own):
@@ -56,7 +56,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _lengths(own: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
-    """Return (time steps, runs) for each captured length."""
+    """Return (time steps, runs) for each captured sequence length."""
     short = own[own.workload.astype(str).str.fullmatch(rf"{SHORT}(?:-t\d+)?")]
     lengths = [
         (int(str(length)), steps.of_network(rows, SHORT))
@@ -137,7 +137,7 @@ def _comparison(grown: Sequence[Claim]) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the lead at each length."""
+    """Draw the lead of PyTorch's layer at each sequence length."""
     labels = rows.implementation + ", " + rows.time_steps.astype(str) + " steps"
     return drawing.bars(labels, [lead.value for lead in rows.lead], "times PyTorch's own layer")
 

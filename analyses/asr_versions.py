@@ -29,7 +29,7 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per implementation, network and version of PyTorch, if it ran in several."""
+    """Return one row per version of PyTorch, for implementations that ran in several versions."""
     own = steps.table(runs)
     kernels = {run.name: run.info.kernels_used for run in runs}
     own = own[(own.framework == "torch") & (own["mode"] == "train") & (own["precision"] == "fp32")]
@@ -57,7 +57,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _in_turns(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return runs of several versions that took turns with each other, else all runs."""
+    """Return the largest group of runs of several versions that took turns; else all runs."""
     beside = [group for turns, group in rows.groupby("turns") if turns]
     several = [group for group in beside if group.version.nunique() > 1]
     return max(several, key=len) if several else rows
@@ -68,7 +68,7 @@ def _over(step: Measured, latest: Measured) -> Measured:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return each older version's step over the newest version's, by system and network."""
+    """Return one claim per older version: its step divided by the newest version's step."""
     made = []
     for (network, system), group in published("asr_versions").groupby(
         ["network", "system"], sort=False
@@ -106,7 +106,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the step in each version."""
+    """Draw the step time in each version of PyTorch."""
     labels = rows.implementation + ", " + rows.workload.astype(str) + ", torch " + rows.version
     return drawing.bars(labels, rows.ms.tolist(), "ms per batch")
 

@@ -125,7 +125,7 @@ class Claim:
 
 
 def quoted(question: str) -> list[Claim]:
-    """Return the study's claims in words on ``question``.
+    """Return the study's sentences about ``question``, as claims.
 
     Claims about the interface of a library are settled on any machine; the others need a GPU.
     """

@@ -35,7 +35,7 @@ GROWING = {"batch": ["cell", "hidden", "time_steps"], "time_steps": ["cell", "hi
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return the steps of study and ours, and our share of the fastest matmul's speed, by size."""
+    """Return one row per size: the study's step, ours, our share of the fastest matmul's speed."""
     own = steps.table(runs)
     fastest = _fastest_products(runs)
     rows = []
@@ -50,9 +50,10 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _fastest_products(runs: Sequence[lp.Run]) -> dict[str, float]:
-    """Return the operations per second of the fastest matmul on each run's device.
+    """Return {name of a run: FLOP/s of the fastest matmul on its device}.
 
-    All runs on a device count, because some were captured while it was slow.
+    The rate is the highest over all runs on the device, because some runs were captured while the
+    device was slow.
     """
     fastest: dict[tuple[object, ...], float] = {}
     for run in runs:
@@ -74,13 +75,13 @@ def _study(line: pd.Series) -> dict[str, object]:
 
 
 def recurrence(line: pd.Series) -> int:
-    """Return the operations of the matmuls with the state h, in the forward pass."""
+    """Return the number of operations in the forward pass's matmuls with the state h."""
     each = 2 * GATES[line.cell] * line.hidden * line.hidden
     return int(each * line.batch * line.time_steps)
 
 
 def operations(line: pd.Series) -> int:
-    """Return the operations of all matmuls in our training step.
+    """Return the number of operations in all matmuls of our training step.
 
     Inputs as wide as the state double ``recurrence``; the backward pass has twice as many
     operations.
@@ -89,7 +90,7 @@ def operations(line: pd.Series) -> int:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return how much longer a step is at the largest batch, or number of time steps."""
+    """Return claims: step at the largest batch (or most time steps) over step at the smallest."""
     made = []
     for by, keep in GROWING.items():
         for (cell, hidden, other), group in rows.groupby(keep, sort=False):
@@ -155,7 +156,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw our share of the fastest matmul by size."""
+    """Draw the share of the fastest matmul's speed that each size reaches."""
     shown = rows[rows.peak_share.notna()]
     return drawing.bars(
         shown.network, shown.peak_share.tolist(), "share of the fastest matmul's speed"

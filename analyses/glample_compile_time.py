@@ -33,7 +33,7 @@ BASE = "torch-nn-lstm"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per library and network of the study, with our times."""
+    """Return one row per library and network, with the study's times and ours."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     rows = []
@@ -69,7 +69,7 @@ def _products(ours: pd.DataFrame, named: dict[str, lp.Run]) -> dict[str, float |
     return {name: shares.get(name) for name in ("product_share", "dispatch_share")}
 
 
-#: (our column, the study's column, words, the study's unit)
+#: Times to compare: (column with our time, column with the study's time, name, the study's unit)
 CLAIMED = (
     ("first_s", "their_first_s", "first pass", "s"),
     ("us", "their_us", "training", "µs"),
@@ -78,7 +78,7 @@ CLAIMED = (
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return each library's first pass and times per example, divided by Torch's."""
+    """Return claims: each library's first pass and times per example, divided by Torch's."""
     made = []
     for network, group in rows.groupby("network", sort=False):
         base = group[group.implementation == BASE].iloc[0]

@@ -26,7 +26,7 @@ from lstmprof.workloads.studies import named as network_named
 
 COMMAND = "lstmprof capture --impl torch-nn-lstm --impl keras-lstm --workload imdb-gru"
 NETWORK, BASE = "imdb-gru", "torch-nn-lstm"
-#: Epochs in the study's params_lstm.py, and training reviews in its README.
+#: Number of epochs (in the study's params_lstm.py), and of training reviews (in its README).
 EPOCHS, REVIEWS = 3, 25_000
 #: The study's notebooks
 NOTEBOOKS = {
@@ -67,7 +67,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return each system's time divided by PyTorch's, per GPU, and the study's lessons."""
+    """Return claims: each system's time divided by PyTorch's, per GPU, and the study's lessons."""
     base = rows[rows.implementation == BASE].iloc[0]
     made = []
     for column, gpu in GPUS:

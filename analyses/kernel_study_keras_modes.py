@@ -56,7 +56,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def part_share(ledger: pd.DataFrame, chosen: pd.Series) -> float:
-    """Return the ``chosen`` share of a ledger's time."""
+    """Return the share of a ledger's time that is in the ``chosen`` rows."""
     return float(ledger[chosen].ns.sum() / ledger.ns.sum())
 
 
@@ -116,7 +116,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the step of each mode."""
+    """Draw the step time of each mode."""
     labels = "mode " + rows["mode"].astype(str) + ", " + rows.workload.astype(str)
     return drawing.bars(labels, rows.ms.tolist(), "ms per batch, forward")
 

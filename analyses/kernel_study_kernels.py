@@ -28,7 +28,7 @@ SIZES = (
     "--hidden 128,512,1024 --batch 1,16,256 --time-steps 10,100,1000"
 )
 KERAS, TORCH = ("keras-lstm", "fp32"), ("torch-nn-lstm", "fp32")
-#: "Far slower" and "many more". Chosen by hand: the study gives no limit.
+#: Least ratio for "far slower" and "many more". Chosen by hand: the study gives no limit.
 FAR = 2.0
 #: Keras's layer in each mode of the study
 _MODES = {
@@ -36,7 +36,7 @@ _MODES = {
     "TF mode 1": "many small matmuls",
     "TF mode 2": "few large matmuls",
 }
-#: The curves of the chart: (numerator, denominator)
+#: Curve of the chart → (numerator, denominator); each is (implementation, precision)
 COMPARED = {
     "Keras mode 1 over mode 2": (("keras-lstm-mode1", "fp32"), ("keras-lstm-mode2", "fp32")),
     "Keras over PyTorch": (KERAS, TORCH),
@@ -53,7 +53,7 @@ COMMAND = (
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     """Return one row per comparison of Table 2, with our means over all common sizes.
 
-    Runs on a GPU count; without them, forward runs and sweeps on a CPU.
+    Forward runs on a GPU are compared. If there are none, forward runs and sweeps on a CPU are.
     """
     own = steps.table(runs)
     own = own[own["mode"] == "forward"]
@@ -90,7 +90,7 @@ def _compares_cudnn(line: dict[Hashable, str]) -> bool:
 
 
 def _kind(precision: pd.Series) -> pd.Series:
-    """Return ``fp32`` or ``amp``: mixed precision is bf16 on a CPU, but fp16 in the study."""
+    """Return ``fp32``, or ``amp`` for any mixed precision, such as ``amp-bf16``."""
     return precision.astype(str).str.split("-").str[0]
 
 
@@ -106,7 +106,7 @@ def mpe(first: pd.Series, second: pd.Series) -> float:
 
 
 def _mean_ratio(both: pd.DataFrame) -> Measured:
-    """Return the mean of second / first over all sizes."""
+    """Return the mean of the second step divided by the first, over all sizes."""
     ratios = [
         Measured(row.step_ms_second, row.low_ms_second, row.high_ms_second).over(
             Measured(row.step_ms_first, row.low_ms_first, row.high_ms_first)
@@ -117,7 +117,7 @@ def _mean_ratio(both: pd.DataFrame) -> Measured:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the mean ratio of each comparison, and the study's claims in words."""
+    """Return claims: the mean ratio of each comparison, and the study's sentences."""
     ratios = [
         Claim(
             KERNELS,
@@ -171,12 +171,12 @@ def _why(line: dict[Hashable, str]) -> str:
 
 
 def _in_words(name: str) -> str:
-    """Add which mode of Keras the study's name means."""
+    """Explain the study's ``TF mode 1``: "TF mode 1 (Keras's layer with many small matmuls)"."""
     return f"{name} (Keras's layer with {_MODES[name]})" if name in _MODES else name
 
 
 def _from_sweep(claim: Claim) -> Claim:
-    """Add what our sweep shows to claim (e); the others compare with cuDNN alone."""
+    """Add what our sweep shows if this is claim (e); other claims compare with cuDNN alone."""
     lines = sweep.rows()
     if not claim.place.startswith("claim (e)") or not len(lines):
         return claim

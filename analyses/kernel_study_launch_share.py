@@ -24,13 +24,13 @@ COMMAND = (
     "lstmprof capture --impl 'torch-*' --impl 'keras-lstm*' --mode forward --device cuda:0 "
     "--workload 1x320-ce-short"
 )
-#: An infinitely fast host would save this idle time (docs/ledger.md).
+#: Causes of a device's idle time that an infinitely fast host would remove (docs/ledger.md).
 WAITS = ("launch call", "launch latency", "runtime", "alloc", "dispatch", "python", "host")
 COLUMNS = ["run", "implementation", "workload", "mode", "launching", "waits_for_host"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return the shares of launches, and of all waiting for the host, per run on a GPU."""
+    """Return per run on a GPU the share of launches, and of all waits for the host."""
     return pd.DataFrame(
         [_row(run) for run in runs if run.info.device not in (None, "cpu")], columns=COLUMNS
     )
@@ -53,7 +53,7 @@ def _row(run: lp.Run) -> dict[str, object]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the shares of launches in the forward pass of Keras's modes 1 and 2."""
+    """Return claims about the share of launches in the forward pass of Keras's modes 1 and 2."""
     share, same, result = quoted("kernel_study_launch_share")
     launching = rows[rows["mode"] == "forward"].drop_duplicates("implementation", keep="last")
     launching = launching.set_index("implementation")

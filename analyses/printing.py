@@ -41,7 +41,7 @@ def main(analysis: ModuleType, arguments: Sequence[str] | None = None) -> None:
 
 
 def runs_of(named: Sequence[str]) -> list[lp.Run]:
-    """Return the runs in ``named``, which are runs or folders of runs."""
+    """Read the runs at the paths ``named``; a path may be a folder of runs."""
     folders = [inner for name in named for inner in (Path(name), *_folders_of_runs(Path(name)))]
     return lp.read_all(folders)
 
@@ -59,7 +59,7 @@ _LEFT = 40
 
 
 def write_chart(chart: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, path: Path) -> None:
-    """Write the chart of ``rows``; an HTML page needs no network."""
+    """Write the chart of ``rows`` to a file; an HTML file works without a network, too."""
     drawn = chart(rows).properties(padding={"left": _LEFT, "top": 5, "right": 20, "bottom": 5})
     drawn.save(str(path), **({"inline": True} if path.suffix == ".html" else {}))
 

@@ -75,7 +75,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _template(rows: pd.DataFrame) -> list[Claim]:
-    """Return the PTB study's words per second, divided by BasicLSTMCell's."""
+    """Return claims: words per second of each cell, divided by those of BasicLSTMCell."""
     theirs = published("ptb")
     large = rows[rows.workload == "ptb-large"].drop_duplicates("implementation", keep="last")
     word = large.set_index("implementation").us_a_word

@@ -64,7 +64,7 @@ def _row(run: lp.Run) -> dict[str, object] | None:
 def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.DataFrame:
     """Return one fp32 run of ``network`` per implementation, in its newest version.
 
-    Of captures with different numbers of time steps, only the longest counts.
+    If runs have different numbers of time steps, only runs with the most time steps count.
     """
     shortened = rf"{re.escape(network)}(?:-t\d+)?(?:-y\d+)?(?:-data)?"
     named = rows.workload.astype(str).str.fullmatch(shortened)
@@ -90,19 +90,19 @@ def version_key(version: object) -> tuple[int, ...]:
 
 
 def measured(row: pd.Series) -> Measured:
-    """Return the step of a row in ms."""
+    """Return the step time of a row in ms, with its 95 % interval."""
     low, high = (None if _missing(row[c]) else float(row[c]) for c in ("low_ms", "high_ms"))
     return Measured(float(row["step_ms"]), low, high)
 
 
 def of(rows: pd.DataFrame, implementation: str) -> Measured | None:
-    """Return the step of ``implementation`` in ms."""
+    """Return the step time of ``implementation`` in ms."""
     own = rows[rows.implementation == implementation]
     return measured(own.iloc[-1]) if len(own) else None
 
 
 def work(run: lp.Run) -> dict[str, float | None]:
-    """Return why a step is long: ops per time step (forward pass), and shares of its time."""
+    """Return what makes a step long: ops per time step, shares of matmuls and of dispatch."""
     ops = run.table("layers").to_pandas().ops_per_time_step.dropna()
     ledger = run.ledger().to_pandas()
     times = ledger.groupby("part").ns.sum() / ledger.ns.sum()

@@ -37,14 +37,14 @@ def of(lines: pd.DataFrame, layer: Layer) -> pd.DataFrame:
 
 
 def along(lines: pd.DataFrame, size: str) -> pd.DataFrame:
-    """Return the lines in which only ``size`` varies, the smallest first."""
+    """Return the rows in which only ``size`` (such as ``batch``) varies, the smallest first."""
     others = [name for name in SIZES if name != size]
     at = lines.groupby(others)[size].transform("nunique")
     return lines[at == at.max()].sort_values(size, kind="stable")
 
 
 def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Series:
-    """Return the step of ``over`` divided by that of ``under``, by ``size``."""
+    """Return the step of ``over`` divided by that of ``under``, such as 0.93 at batch 1."""
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     chosen = along(both, size)
     quotient = chosen.step_ms / chosen.step_ms_under
@@ -52,7 +52,7 @@ def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Seri
 
 
 def measured(lines: pd.DataFrame, over: Layer, under: Layer) -> list[Measured]:
-    """Return the step of ``over`` divided by that of ``under``, for all common sizes."""
+    """Return the step of ``over`` divided by that of ``under``, at all sizes that both have."""
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     return [
         Measured(line.step_ms, line.low_ms, line.high_ms).over(

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _INTERRUPTED = b"lstmprof: error: interrupted; no partial output was left\n"
 _NO_OUTPUT = "lstmprof: error: standard output is closed; redirect it to a file or to /dev/null\n"
 _IMPORTING = "<frozen importlib._bootstrap"
-#: Seconds after which a signal is raised again that was postponed, or lost in a finalizer.
+#: Seconds until the exception of a signal is raised again, if it was postponed or lost.
 _SOON_S = 0.02
 #: Seconds after which a computing thread lets another one run (``sys.setswitchinterval``). With
 #: Python's default, ten times as long, each answer of a worker thread would take that long.
 _TURN_S = 0.0005
-#: Most seconds for which a signal is postponed, and for which further signals are ignored so that
-#: clean-up can finish.
+#: A signal during an import is postponed for at most this many seconds. After a signal, others are
+#: ignored for the same time, so that clean-up can finish.
 _PATIENCE_S = 3.0
 
 
@@ -62,10 +62,10 @@ def _uninstalled(error: ModuleNotFoundError) -> str:
 
 
 class _Signals:
-    """Handlers of SIGINT, SIGTERM and SIGHUP.
+    """Handles SIGINT, SIGTERM and SIGHUP.
 
-    They end the process at once, or raise an exception while ``code`` runs. Signals that the
-    process ignores already (nohup, background) stay ignored.
+    A signal ends the process at once; while ``code`` runs, it raises an exception instead. Signals
+    that the process ignores already (nohup, background) stay ignored.
     """
 
     def __init__(self) -> None:
@@ -112,13 +112,13 @@ class _Signals:
         self._handle(self._came)
 
     def _end(self) -> None:
-        """Ignore further signals, because little work remains."""
+        """Ignore all signals from now on, because the command is almost done."""
         self._handle(self._signal.SIG_IGN)
         if hasattr(self._signal, "setitimer"):
             self._signal.signal(self._signal.SIGALRM, self._signal.SIG_IGN)
 
     def _leave(self) -> None:
-        """Exit with the command's exit code; atexit calls this last.
+        """End the process with the command's exit code; Python calls this last of all (atexit).
 
         ``os._exit`` saves the unloading of modules, a tenth of a short command. It also keeps
         Python from ending itself by SIGINT after a Ctrl-C has passed through ``exec``.
@@ -153,7 +153,7 @@ class _Signals:
             self._signal.setitimer(self._signal.ITIMER_REAL, _SOON_S)
 
     def _unraisable(self, lost: Any) -> None:
-        """Raise a signal's exception again soon if a finalizer lost it."""
+        """Raise the exception of a signal again soon, if Python dropped it in a finalizer."""
         if self.number and issubclass(lost.exc_type, (KeyboardInterrupt, self._terminated)):
             self._raised_s = -_PATIENCE_S
             self._try_soon()
@@ -185,9 +185,10 @@ def _end_at_once(number: int) -> NoReturn:
 
 
 def _has_output() -> bool:
-    """Return whether standard output is open, or print an error.
+    """Return whether standard output is open; print an error if it is not.
 
-    Closed descriptors from 0 to 2 become /dev/null; otherwise the next opened file would get one.
+    Closed descriptors from 0 to 2 become /dev/null; otherwise the next opened file would get their
+    numbers.
     """
     has_output = sys.stdout is not None
     for descriptor in range(3):

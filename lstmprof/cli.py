@@ -31,7 +31,7 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
-        """Import a command; an unknown name suggests the nearest one."""
+        """Import and return a command; the error for an unknown name suggests the nearest one."""
         if name not in VERBS:
             raise unknown_name("command", name, VERBS)
         module = importlib.import_module(f"lstmprof.commands.{VERBS[name][0]}.{name}")
@@ -39,7 +39,7 @@ class Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each command's help without importing it."""
+        """Write the help of all commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, sentence) for name, (_, sentence) in VERBS.items()])
 
@@ -101,7 +101,7 @@ def _warnings_printed() -> Iterator[None]:
 
 
 def _exit_code_of(error: BaseException) -> int:
-    """Print an error and return its exit code; raise what is a bug in lstmprof."""
+    """Print an error and return its exit code; raise it again if it is a bug in lstmprof."""
     if isinstance(error, LstmprofError):
         return _refused(str(error), error.exit_code)
     if isinstance(error, click.ClickException):
@@ -122,7 +122,7 @@ def _exit_code_of(error: BaseException) -> int:
 def _interrupted(stop: BaseException) -> str:
     """Return the message of an interrupted command, with a note on what it kept.
 
-    The note may be on the exception's cause, because click wraps Ctrl-C.
+    The note may belong to the exception's cause, because click wraps Ctrl-C in its own exception.
     """
     raised = (stop, stop.__cause__, stop.__context__)
     notes = [note for error in raised for note in getattr(error, "__notes__", ())]

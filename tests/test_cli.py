@@ -311,7 +311,7 @@ def test_a_raw_profile_is_read_again_only_when_it_changed(profile: Path) -> None
 def test_text_csv_and_json_say_the_same(profile: Path) -> None:
     text = lstmprof("breakdown", profile)
     assert "<script>alert(1)</script>" in text.stdout
-    assert ", 1 profiled step," in text.stdout
+    assert "1 profiled step" in text.stdout
     table = lstmprof("breakdown", profile, "--table", "kernels", "--format", "csv").stdout
     (row,) = csv.DictReader(io.StringIO(table))
     everything = json.loads(lstmprof("breakdown", profile, "--format", "json").stdout)

@@ -42,7 +42,7 @@ class LstmprofError(Exception):
         super().__init__("; ".join(part for part in (self.fault, self.next_step) if part))
 
     def reword(self, words: Callable[[str], str]) -> None:
-        """Change the wording of the fault and of the next step."""
+        """Replace the texts of the fault and of the next step by ``words(text)``."""
         LstmprofError.__init__(self, words(self.fault), words(self.next_step))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -117,7 +117,7 @@ _SECRET = re.compile(
 _USER_OF_URL = re.compile(r"://[^/@?#\s]*@")
 #: The query of a URL in a text, without punctuation at the end of a sentence.
 _QUERY_OF_URL = re.compile(r"(://[^\s?'\"]{0,2048}\?)[^\s'\")]*[^\s'\"):;,.]")
-#: Beginnings of tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS.
+#: Tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS, by their beginning.
 _TOKEN = re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA)[\w-]{8,}")
 
 
@@ -187,7 +187,7 @@ _NEXT_STEPS = {
 
 
 def system_error(fault: OSError) -> LstmprofError:
-    """Convert to lstmprof's error, which names the file if it is known."""
+    """Convert an error of the operating system to lstmprof's error."""
     reason = fault.strerror or str(fault) or type(fault).__name__
     if fault.errno == errno.ENOENT and fault.filename is None and not _has_folder():
         return LstmprofError("the current folder was deleted", "change to another folder")
@@ -196,7 +196,7 @@ def system_error(fault: OSError) -> LstmprofError:
 
 
 def next_step_of(fault: OSError, otherwise: str) -> str:
-    """Return what the user can do about a system error."""
+    """Return what the user can do about an error of the operating system."""
     return _NEXT_STEPS.get(fault.errno or 0, otherwise)
 
 

@@ -31,9 +31,9 @@ STACKS = ("modules", "python", "ops")
 LISTED = ("implementations", "workloads", "systems", "eras")
 #: Tables that ``breakdown`` prints by default.
 USUAL_TABLES = ("ledger", "kernels")
-#: The clean step (without disturbances) or the profiled steps.
+#: The steps that a breakdown shows: the clean step (without disturbances), or the profiled steps.
 STEPS = ("clean", "profiled")
-#: Parts of ``diagnose`` that are printed on request.
+#: Details that ``diagnose`` prints only on request, such as ``--evidence``.
 DETAILS = ("evidence", "waterfall", "roofline", "warnings")
 #: Settings in which compared runs must be equal, unless ``--across`` names the setting.
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")

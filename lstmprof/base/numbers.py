@@ -23,7 +23,7 @@ _LENGTH = re.compile(r"\d{1,5}")
 
 
 def or_dash(value: float | None, form: str = "{:,}") -> str:
-    """Format a number, or a dash for None."""
+    """Format a number; None becomes a dash."""
     return UNKNOWN if value is None else form.format(value)
 
 
@@ -87,8 +87,8 @@ def listed(words: Iterable[str]) -> str:
 def cropped(name: str, room: int = 60) -> str:
     """Shorten a name to ``room`` characters.
 
-    It first loses what most kernel names have in common. A graph node (``a/b/c``) then keeps its
-    end, another name its beginning.
+    First, ``bare`` removes what most kernel names have in common. Then a graph node (``a/b/c``)
+    keeps its end, any other name its beginning.
     """
     name = name if len(name) <= room else bare(name)
     if len(name) <= room:
@@ -116,7 +116,7 @@ def with_short_names(sentence: str, names: Iterable[str], most: int = 60) -> str
 
 
 def bare(name: str) -> str:
-    """Remove a kernel's parameters, and what most kernel names have in common.
+    """Shorten a kernel's name: no parameters, no return type, no namespaces of PyTorch.
 
     Template arguments stay, but become ``<…>`` in a mangled name.
     """
@@ -131,9 +131,9 @@ def bare(name: str) -> str:
 
 
 def unmangled(symbol: str, place: int) -> tuple[list[str], int]:
-    """Return the parts of a mangled C++ name (Itanium ABI), and where they end.
+    """Return (parts of a mangled C++ name, position after them). Source: the Itanium C++ ABI.
 
-    ``place`` is the first part. An anonymous namespace becomes ``_``.
+    The first part begins at ``place``. An anonymous namespace becomes ``_``.
     """
     parts: list[str] = []
     while length := _LENGTH.match(symbol, place):
@@ -146,7 +146,7 @@ def unmangled(symbol: str, place: int) -> tuple[list[str], int]:
 
 
 def _without_parameters(name: str) -> str:
-    """Remove parameters: ``f<int>(float*)`` becomes ``f<int>``."""
+    """Remove a function's parameters: ``f<int>(float*)`` becomes ``f<int>``."""
     depth = 0
     for place, letter in enumerate(name):
         depth += (letter == "<") - (letter == ">")
@@ -156,7 +156,7 @@ def _without_parameters(name: str) -> str:
 
 
 def shown_name(name: str, most: int = MOST_SHOWN) -> str:
-    """Remove control characters, and the middle of a long name."""
+    """Remove control characters from a name, and the middle if the name is long."""
     text = one_line(name)
     if len(text) <= most:
         return text
@@ -177,7 +177,7 @@ def made_unique(names: Iterable[str]) -> list[str]:
 
 
 def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
-    """Return a label per run: its text in ``short`` if unique, or else its name."""
+    """Return one label per run: the short text, or the run's name if short texts repeat."""
     uses = Counter(short)
     return [
         text if text and uses[text] == 1 else name for name, text in zip(names, short, strict=True)
@@ -185,7 +185,7 @@ def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
 
 
 def in_prose(name: str) -> str:
-    """Quote a run's name in a sentence if it consists of letters only."""
+    """Quote a run's name that could be read as a word: ``'base'``, but ``run-2``."""
     return f"'{name}'" if len(name) > 1 and name.isalpha() else name
 
 

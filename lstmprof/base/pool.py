@@ -41,7 +41,7 @@ class KilledError(Exception):
 class Pool(Executor):
     """A pool of ``count`` worker processes.
 
-    If a worker is killed, only its current task fails, and a new worker replaces it.
+    If a worker is killed, only the task that it was running fails, and a new worker replaces it.
     """
 
     def __init__(self, count: int) -> None:
@@ -71,7 +71,8 @@ class Pool(Executor):
         Tasks that have not begun are cancelled, unless ``wait`` is True and ``cancel_futures``
         False.
         """
-        # First: a thread that begins a task after the workers have ended would wait for ever.
+        # The threads end first: a thread that begins a task after the workers have ended would wait
+        # for ever.
         self._threads.shutdown(wait, cancel_futures=cancel_futures or not wait)
         self._is_open = False
         for worker in self._started:
@@ -135,7 +136,7 @@ def serve() -> None:
 
 
 def _failure(error: Exception) -> bytes:
-    """Pickle an error with its traceback as text, because frames cannot be pickled."""
+    """Pickle an error with its traceback as text, because a traceback cannot be pickled."""
     error.add_note("In the worker process: " + "".join(traceback.format_exception(error)))
     try:
         return pickle.dumps((False, error), protocol=5)

@@ -18,17 +18,17 @@ from typing import Any
 _KEPT_BYTES = {-1: 2**26, -3: 2**25}
 #: Setting -> (environment variable by which users and dask set it, glibc's default).
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
-#: Python searches for cycles after this many new containers. Its default is 700, and every
-#: hundredth search covers all objects of the imported libraries.
+#: Python's garbage collector runs after so many new containers. The default is 700, and every
+#: hundredth run searches all objects of the imported libraries.
 _COLLECT_AFTER = 100_000
 #: Sets the number of OpenBLAS's threads; the default is one per core.
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def be_quick() -> None:
-    """Speed this process up for a short command.
+    """Make this process faster for a short command.
 
-    Afterwards pandas cannot be imported, and NumPy starts no OpenBLAS threads.
+    Afterwards, pandas cannot be imported, and NumPy uses one BLAS thread.
     """
     sys.meta_path[:0] = [_WithoutPandas, _WithoutThreads]
     gc.set_threshold(_COLLECT_AFTER)

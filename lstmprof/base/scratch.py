@@ -31,12 +31,12 @@ _MOST_DIGITS = 9
 
 
 def own_prefix(prefix: str) -> str:
-    """Return how the names of this process's files begin."""
+    """Return how the names of files begin that this process creates."""
     return f"{prefix}{_host_identity()}{os.getpid()}-{_start_of('self') or ''}-"
 
 
 def left_by_ended_processes(folder: Path, prefix: str) -> list[Path]:
-    """Return files with this prefix whose process has ended."""
+    """Return the files with this prefix that ended processes of this host left behind."""
     place = prefix + _host_identity()
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if name.startswith(place)]
@@ -62,12 +62,12 @@ def _is_number(text: str) -> bool:
 
 
 def _host_identity() -> str:
-    """Return the part of a name that identifies the host, its boot and the PID namespace."""
+    """Return the part of a file name that shows host, id of its boot, and PID namespace."""
     return f"{socket.gethostname()}-{_boot()}-{_namespace()}-"
 
 
 def _is_known() -> bool:
-    """Return whether ``/proc`` lists the processes of this PID namespace."""
+    """Return whether ``/proc`` shows the processes of this process's own PID namespace."""
     with suppress(OSError):
         return bool(_boot()) and os.readlink(str(_PROC / "self")) == str(os.getpid())
     return False
@@ -86,7 +86,7 @@ def _namespace() -> str:
 
 
 def _start_of(pid: str) -> str | None:
-    """Return the start time of a process in ticks since the boot, if it exists.
+    """Return when a process started, in ticks since the boot; None if it does not exist.
 
     Source: proc_pid_stat(5), starttime.
     """
@@ -97,7 +97,7 @@ def _start_of(pid: str) -> str | None:
 
 
 def check_file(path: Path, *, force: bool, next_step: str) -> None:
-    """Refuse to write a file over another one without ``force``, or over anything else."""
+    """Refuse to write over a file without ``force``, and over a link or folder always."""
     if path.is_symlink():
         raise RunError(
             f"{path}: is a link to {os.readlink(str(path))}", "give the path of the file itself"
@@ -162,7 +162,7 @@ def made_temporary_folder() -> Path:
 
 
 def _unused_folder() -> Path:
-    """Return an unused path in TMPDIR; remove the folders of killed processes."""
+    """Return an unused path in TMPDIR, after removing folders of killed processes."""
     try:
         base = Path(tempfile.gettempdir())
     except OSError as fault:
@@ -181,7 +181,7 @@ def _make(folder: Path) -> None:
 
 @contextmanager
 def room_in(folder: Path) -> Iterator[None]:
-    """Report an OSError of the block as one about temporary files in ``folder``."""
+    """Convert an OSError of the block to an error about temporary files in ``folder``."""
     try:
         yield
     except OSError as fault:

@@ -37,10 +37,10 @@ class OutputError(LstmprofError):
 
 
 class Stream:
-    """Writes text, with a space for each control character.
+    """Writes text to a file or terminal; each control character becomes a space.
 
-    After a failure, OutputError is raised, or BrokenPipeError if the reader has gone; nothing if
-    ``quiet``.
+    After a failure, it raises OutputError, or BrokenPipeError if the reader has gone. It raises
+    nothing if ``quiet``.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Stream:
 
     @property
     def styled(self) -> Stream:
-        """Return a stream that keeps the codes of lstmprof's own colours."""
+        """Return a stream that lets the codes of lstmprof's own colours pass."""
         return Stream(self._file, self._name, quiet=self._quiet, pattern=_STYLED)
 
     def write(self, text: str) -> int:
@@ -71,7 +71,7 @@ class Stream:
         self._try(self._file.flush)
 
     def put(self, text: str) -> None:
-        """Write text unchanged."""
+        """Write text with its control characters."""
         self._try(lambda: self._write(text))
 
     def _write(self, text: str) -> None:
@@ -82,7 +82,7 @@ class Stream:
             self._file.write(text.encode(encoding, "replace").decode(encoding))
 
     def _try(self, action: Callable[[], object]) -> None:
-        """Call ``action``, but not after a first fault, which is raised again."""
+        """Call ``action``; after the first failure, raise that failure again instead."""
         try:
             if self._fault is None:
                 action()
@@ -100,14 +100,14 @@ class Stream:
 
 
 def _forget(file: TextIO) -> None:
-    """Discard buffered text, which the interpreter would report at exit."""
+    """Discard text in the file's buffer, because Python would report an error at exit."""
     with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123
         os.dup2(nowhere.fileno(), file.fileno())
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Replace standard output and standard error by ``Stream`` objects in the block."""
+    """Replace standard output and standard error by ``Stream`` objects during the block."""
     before = sys.stdout, sys.stderr
     sys.stdout = Stream(sys.stdout, "standard output")
     sys.stderr = Stream(sys.stderr, "standard error", quiet=True)
@@ -118,12 +118,12 @@ def guarded() -> Iterator[None]:
 
 
 def styled(file: TextIO) -> TextIO:
-    """Return a stream that keeps the codes of lstmprof's own colours."""
+    """Return a stream that lets the codes of lstmprof's own colours pass."""
     return file.styled if isinstance(file, Stream) else file  # type: ignore[return-value]
 
 
 def write_over(text: str) -> None:
-    """Replace the last line on the terminal, on standard error."""
+    """Replace the last line of the terminal by ``text``, on standard error."""
     line = f"\r{one_line(text)}\x1b[K"
     if isinstance(sys.stderr, Stream):
         sys.stderr.put(line)

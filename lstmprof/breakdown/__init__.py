@@ -99,10 +99,9 @@ class Breakdown:
         return _marked(events, self.step_range) if self.step_range else events
 
     def events_of_rank(self, rank: int | None, loaded: Packed | None = None) -> EventTable:
-        """Return the events of ``rank``.
+        """Return the events of ``rank``, and a few events of other ranks.
 
-        A few events of other ranks stay, so that threads have the same numbers as in the whole
-        profile.
+        With these, each thread has the number that it has in the whole profile.
 
         Args:
             loaded: events that are already in memory, from ``events_of_ranks``.
@@ -115,7 +114,7 @@ class Breakdown:
     def events_of_ranks(self, ranks: Collection[int | None]) -> Packed:
         """Return the events of ``ranks``, and a few events of other ranks.
 
-        With these events, threads have the same numbers as in the whole profile.
+        With these, each thread has the number that it has in the whole profile.
         """
         names = SCHEMA.names
         loaded = self.packed(names) if self.step_range else self.run.packed(names)

@@ -28,7 +28,7 @@ _NO_END_NS = 2**60
 
 @dataclass(frozen=True)
 class FirstStep:
-    """The breakdown of the first step, from only a part of the file."""
+    """The breakdown of the first step, computed from the first ``read_bytes`` of the file."""
 
     name: str
     mean_steps: tuple[MeanStep, ...]
@@ -53,7 +53,7 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
 
 
 def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
-    """Break down ``step``, taking idle time later than ``latency_ns`` after a launch as queued."""
+    """Break down ``step``; idle time more than ``latency_ns`` after a launch counts as queued."""
     waits = {
         device.number: replace(waits_of(device), latency_ns=latency_ns)
         for device in device_activities(events, step.rank)
@@ -62,7 +62,7 @@ def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanS
 
 
 def _joined(lane: MeanStep) -> MeanStep:
-    """Add up launch latency and queued time."""
+    """Replace launch latency and queued time by their sum."""
     parts: Counter[tuple[str, str]] = Counter()
     for state, part, ns in lane.parts:
         parts[state, LATENCY_OR_QUEUED if part in (LATENCY, QUEUED) else part] += ns
@@ -70,7 +70,7 @@ def _joined(lane: MeanStep) -> MeanStep:
 
 
 def matches(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool:
-    """Return whether the early result equals that of the whole profile."""
+    """Return whether ``first`` agrees with the ledger of the whole profile."""
     step, rank = windows[0].step, windows[0].rank
     rows = [row for row in ledger.to_pylist() if (row["step"], row["rank"]) == (step, rank)]
     step_ledger = pa.Table.from_pylist(rows, ledger.schema)

@@ -56,9 +56,10 @@ class Recording:
 class MeanStep:
     """The mean step of one device of a rank, or of the host if ``device`` is None.
 
-    ``parts`` are (busy or idle, category of work or cause of idle time, ns), summed over ``steps``
-    steps; they sum to ``total_ns``. ``clean``: without disturbances and profiler overhead.
-    ``recording``: the profiler's overhead, if lstmprof recorded the profile.
+    ``parts`` has the ns of each category of work and each cause of idle time, such as ``("busy",
+    "gemm", 2_000_000)``. These are sums over ``steps`` steps; their total is ``total_ns``.
+    ``clean``: without disturbances and profiler overhead. ``recording``: the profiler's overhead,
+    if lstmprof recorded the profile.
     """
 
     rank: int | None
@@ -75,7 +76,7 @@ class MeanStep:
 
     @property
     def mean_parts(self) -> list[tuple[str, str, int]]:
-        """Return (busy or idle, category of work or cause of idle time, ns) of the mean step."""
+        """Return the parts of the mean step in ns, such as ``("busy", "gemm", 400_000)``."""
         means = mean_of([ns for _, _, ns in self.parts], self.steps)
         return [(state, part, ns) for (state, part, _), ns in zip(self.parts, means, strict=True)]
 
@@ -114,7 +115,7 @@ _STATES = ("busy", "idle")
 def in_reading_order(
     parts: Mapping[tuple[str, str], int],
 ) -> tuple[tuple[str, str, int], ...]:
-    """Sort busy before idle, then the largest first."""
+    """Sort the parts of a step: busy before idle, then the longest first."""
 
     def order(part: tuple[str, str, int]) -> tuple[int, int, str]:
         state, name, ns = part

@@ -22,7 +22,7 @@ UNKNOWN = "–"
 
 
 class Documented(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of a JSON document; every field is always present."""
+    """Base class of the records in JSON output; every field is always present."""
 
 
 def doc(meaning: str) -> msgspec.Meta:

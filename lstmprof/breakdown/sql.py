@@ -45,7 +45,7 @@ _FILES = {
 }
 NAMES = ("runs", *reversed(_FILES), *TABLES)
 
-#: The last setting prevents the query from changing the others.
+#: DuckDB's settings during a query; the last one prevents the query from changing the others.
 _LOCKED = (
     "python_enable_replacements=false",
     "autoinstall_known_extensions=false",
@@ -55,7 +55,7 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
-#: DuckDB's memory before it writes to disk, and the stack and heap of each of its threads.
+#: Bytes that DuckDB may use before it writes to disk, and of stack and heap per thread.
 _MOST_BYTES = 2**30
 _THREAD_BYTES = 2**27
 _STATM = Path("/proc/self/statm")
@@ -154,7 +154,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
         duckdb.connect() as database,
         ThreadPoolExecutor(1) as thread,
     ):
-        # A signal during a later start would hide the thread from the pool.
+        # Start the thread now: a signal during a later start would hide it from the pool.
         thread.submit(bool).result()
         query = _Query(database, thread, timeout_s)
         _lock(database, _add_tables(query, runs, _words(database, sql)), str(spill))
@@ -237,7 +237,10 @@ class _Query:
         return left_s
 
     def _stop(self) -> None:
-        """Interrupt until the thread is free: DuckDB ignores an interrupt that comes too early."""
+        """Interrupt the query again and again until the thread is free.
+
+        DuckDB ignores an interrupt that comes too early.
+        """
         ended = self.thread.submit(bool)
         while not ended.done():
             with suppress(Exception):  # DuckDB raises while it reads a table from Python
@@ -247,7 +250,8 @@ class _Query:
     def register(self, name: str, table: pa.Table) -> None:
         """Let queries read ``table`` under ``name``.
 
-        In the main thread, DuckDB would hide an exception raised by a signal.
+        DuckDB runs in ``thread``: in the main thread, it would hide an exception raised by a
+        signal.
         """
         self.waited_for(lambda: self.database.register(name, table))
 
@@ -258,9 +262,9 @@ def _rows(query: _Query) -> Iterator[Sequence[Any]]:
 
 
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
-    """Return the words of ``sql``, which must be one SELECT.
+    """Return the words of the query ``sql``, among them the names of its tables.
 
-    DuckDB's ``get_table_names`` is exact, but may access the network.
+    DuckDB's ``get_table_names`` would be exact, but may access the network.
     """
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:

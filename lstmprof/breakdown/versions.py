@@ -23,9 +23,9 @@ class VersionedRun:
 
 
 def by_version(breakdowns: Sequence[Breakdown]) -> list[list[VersionedRun]]:
-    """Return the runs of each implementation with several versions, oldest version first.
+    """Return, per group of comparable runs, those of implementations with several versions.
 
-    There is one list per group of comparable runs.
+    The runs of an implementation follow each other, oldest version first.
     """
     slowdown = compared(breakdowns)
     groups = [

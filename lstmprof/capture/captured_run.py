@@ -154,7 +154,7 @@ def _link(source: Path, place: Path) -> None:
 
 
 def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """Return the entries of run.json that combine all rounds."""
+    """Combine the rounds' entries of run.json: join lists, sum counters, take the peak memory."""
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]

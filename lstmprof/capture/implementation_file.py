@@ -1,7 +1,7 @@
 """An implementation in the user's own file: ``--impl mymodel.py:build``.
 
-This module only parses the file; the worker executes it (``worker.users_file``). Capture workers
-import this module: only the standard library and Python 3.7.
+This module only parses the file; the worker executes it (``worker.users_file``). It needs only
+Python 3.7 and its standard library, because workers import it, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Assign input shapes that a worker recorded in a separate step to the ops of the profile.
 
 Ops are matched by name, and by their order among ops of the same name in a step. The steps of a
-capture are alike, so one recorded step serves for all; the steps of a user's training are not, so
-they are recorded with a step number.
+capture are alike, so one recorded step serves for all. The steps of a user's training differ, so
+their inputs are recorded with a step number.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Prefix of a node in a loop or branch that TensorFlow inlined into the graph.
+#: Prefix of a node's name, if TensorFlow inlined its loop or branch: ``while/body/_1/``.
 _INLINED = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
 _OP_TYPE = re.compile(r":\w+$")
-#: Prefix of a node in a function that TensorFlow inlined into its caller.
+#: Prefix of a node's name, if TensorFlow inlined its function: ``PartitionedCall/``.
 _CALLED = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
 #: Inputs of one op: shapes as JSON, element types as JSON, and the step (None: every step).
@@ -31,7 +31,7 @@ Recorded = dict[str, list[Entry]]
 
 
 def with_inputs(events: EventTable, path: Path | None, rank: int | None = None) -> EventTable:
-    """Add the recorded inputs to the ops of one process."""
+    """Add the recorded input shapes and dtypes to the ops of one process."""
     if path is None:
         return events
     recorded: Recorded = {}
@@ -79,7 +79,7 @@ def _joined(
 
 
 def _inputs_in_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
-    """Return one input per op of this name in a step; ``[]`` if their order is unclear."""
+    """Return one entry per op of this name in a step; ``[]`` if the ops cannot be told apart."""
     if any(step is not None for _, _, step in recorded):
         entries = [entry for entry in recorded if entry[2] == number]
         return entries if len(entries) == count else []

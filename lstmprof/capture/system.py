@@ -33,7 +33,7 @@ _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
 @dataclass(frozen=True)
 class Probe:
-    """A checked property of the machine."""
+    """The result of one check: ``Probe("nsys", "ok", "/usr/bin/nsys")``."""
 
     name: str
     state: str

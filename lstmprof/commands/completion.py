@@ -1,7 +1,7 @@
-"""Shell completion: each function returns possible values for the text ``begun``.
+"""Shell completion: functions that return possible values for the typed text ``begun``.
 
-Without one, click's bash completion offers nothing for an argument, not even files; so arguments
-that are paths use ``paths``.
+Without such a function, click's bash completion offers nothing for an argument, not even files; so
+arguments that are paths use ``paths``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def paths(_: click.Context, option: click.Parameter, begun: str) -> list[Complet
 def implementations(
     context: click.Context, option: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Return names of implementations, or else files."""
+    """Return names of implementations; if none begins like this, files."""
     from lstmprof.implementations import TABLE
 
     return _items((row.name for row in TABLE), begun) or paths(context, option, begun)
 
 
 def listed(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the names that ``lstmprof list`` accepts."""
+    """Return the words that may follow ``lstmprof list``."""
     from lstmprof.implementations import FAMILIES, TABLE
 
     return _items((*LISTED, *FAMILIES, *(row.name for row in TABLE)), begun)

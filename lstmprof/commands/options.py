@@ -39,7 +39,7 @@ TRACES = "traces"
 
 
 def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | None) -> str | None:
-    """Refuse an invalid regular expression."""
+    """Raise UsageError for an invalid regular expression, or return it."""
     try:
         re.compile(pattern or "")
     except re.error as fault:
@@ -51,7 +51,7 @@ def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | Non
 
 
 def plain_file(_: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    """Refuse what is not a regular file: a pipe could block the reader."""
+    """Refuse a path that is no regular file, because a pipe could block the reader."""
     if path and Path(path).exists() and not Path(path).is_file():
         raise UsageError(f"{path}: not a regular file", f"give a file to {option.opts[0]}")
     return path
@@ -61,7 +61,7 @@ step_range = click.option(
     "--step-range",
     metavar="REGEX",
     callback=_checked_regex,
-    help="Regard host ranges (NVTX, record_function) as steps if their name matches this regex.",
+    help="Treat host ranges (NVTX, record_function) as steps if their name matches this regex.",
 )
 across = click.option(
     "--across",
@@ -93,7 +93,7 @@ open_ = click.option(
 
 
 def formats(*names: str, help: str) -> Callable[[_Command], _Command]:
-    """Make the option ``--format``; the first choice is the default."""
+    """Make the option ``--format``; the first of ``names`` is the default."""
     choice = click.Choice(names)
     return click.option("--format", "format_", type=choice, default=names[0], help=help)
 
@@ -123,35 +123,35 @@ class Stages:
         self._done = 0
 
     def at(self, stage: str) -> None:
-        """Print that a stage begins, unless a line came shortly before."""
+        """Print that a stage begins, unless another line was printed shortly before."""
         if sys.stderr.isatty() and self._clock() - self._printed_s >= self.EVERY_S:
             self._printed_s = self._clock()
             say(f"{stage} …")
 
     def done(self, noun: str, total: int) -> None:
-        """Count one more finished item: ``3 of 8 {noun}``."""
+        """Count one more finished item, and print ``3 of 8 {noun}``."""
         self._done += 1
         if self._done < total:
             self.at(f"{self._done} of {total} {noun}")
 
 
-#: More files that are not profiles share one line.
+#: If there are more files that are no profiles, they share one line.
 MOST_FOREIGN_LINES = 3
 
 
 @dataclass
 class LeftOut:
-    """The errors of inputs that a command left out."""
+    """The errors of inputs that a command skipped."""
 
     faults: list[LstmprofError] = field(default_factory=list)
 
     @property
     def code(self) -> int:
-        """Return 1 if a profile or run was left out; other files do not count."""
+        """Return 1 if a profile or run was skipped; files that are no profiles do not count."""
         return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
 
     def print_all(self, word: str = "left out:") -> None:
-        """Print each error, and their number; many files that are not profiles share a line."""
+        """Print each error, and how many there are; files that are no profiles share a line."""
         foreign = [fault for fault in self.faults if isinstance(fault, ForeignFileError)]
         shared = len(foreign) > MOST_FOREIGN_LINES and word == "left out:"
         for fault in self.faults:
@@ -167,7 +167,7 @@ class LeftOut:
 
 @contextlib.contextmanager
 def leaving_out() -> Iterator[LeftOut]:
-    """Collect errors of inputs in the block, and print them after it."""
+    """Collect errors of inputs during the block, and print them after it."""
     left_out = LeftOut()
     try:
         yield left_out
@@ -179,7 +179,7 @@ def leaving_out() -> Iterator[LeftOut]:
 
 @contextlib.contextmanager
 def trying(place: object, left_out: LeftOut) -> Iterator[None]:
-    """Collect an error of the block, which works on the input ``place``."""
+    """Add an error of the block to ``left_out``; it is about the input ``place``."""
     from lstmprof.runs.border import border
 
     try:
@@ -190,7 +190,7 @@ def trying(place: object, left_out: LeftOut) -> Iterator[None]:
 
 
 def refuse_missing(paths: Sequence[str]) -> None:
-    """Refuse paths that name no file, folder or URL."""
+    """Raise UsageError for a path at which there is no file or folder."""
     for path in paths:
         if path and not is_url(path) and not Path(path).exists():
             raise UsageError(f"{path}: there is no such file or folder", "check the path")
@@ -199,14 +199,14 @@ def refuse_missing(paths: Sequence[str]) -> None:
 def runs_of(
     paths: Sequence[str], left_out: LeftOut, reading: Reading = lambda path, name: None
 ) -> list[Run]:
-    """Return all runs at ``paths``; ``reading(path, name)`` is called before a profile is read."""
+    """Return all runs at ``paths``; call ``reading(path, name)`` before a profile is read."""
     return [run for runs in runs_of_each(paths, left_out, reading) for run in runs]
 
 
 def runs_of_each(
     paths: Sequence[str], left_out: LeftOut, reading: Reading = lambda path, name: None
 ) -> list[list[Run]]:
-    """Return one list of runs per path that has runs."""
+    """Return one list of runs for each path that has runs."""
     from lstmprof.runs.cache import opened
 
     return opened(paths, None, left_out.faults.append, reading)
@@ -219,7 +219,7 @@ def broken_down(
     tables: Sequence[str],
     look: Callable[[Breakdown], object] = lambda breakdown: None,
 ) -> list[Breakdown]:
-    """Break down runs, without those that fail; raise the first error if all fail."""
+    """Break down runs, and skip runs for which that fails; raise the first error if all fail."""
     from lstmprof.breakdown import break_down
     from lstmprof.runs.border import border
 
@@ -243,7 +243,7 @@ def broken_down(
 def step_profiles(
     paths: Sequence[str], left_out: LeftOut, step_range: str | None
 ) -> list[StepProfile]:
-    """Return step time and its parts for all runs at ``paths``."""
+    """Return the step time of all runs at ``paths``, divided into kinds of time."""
     from lstmprof.diagnose.step_profile import step_profile_of
 
     profiles: list[StepProfile] = []
@@ -255,7 +255,7 @@ def step_profiles(
 
 
 def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Breakdown:
-    """Break down the one run at ``path``; refuse several runs."""
+    """Break down the run at ``path``; refuse a path with several runs."""
     runs = runs_of([path], left_out)
     if len(runs) != 1:
         named = ", ".join(run.name for run in runs[:3]) + (" …" if len(runs) > 3 else "")
@@ -266,7 +266,7 @@ def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Bre
 def from_good(
     make: Callable[[Sequence[Breakdown]], _Made], breakdowns: Sequence[Breakdown], left_out: LeftOut
 ) -> _Made:
-    """Return ``make(breakdowns)``, without breakdowns for which it fails."""
+    """Return ``make(breakdowns)``, without the breakdowns for which ``make`` fails."""
     from lstmprof.runs import border
 
     return border.from_good(make, breakdowns, lambda b: b.run.path, left_out.faults.append)
@@ -319,6 +319,6 @@ def show(path: Path) -> None:
 
 
 def bundled(name: str, in_clone: str) -> Path:
-    """Return one of lstmprof's folders: ``name`` in a wheel, ``in_clone`` in a git clone."""
+    """Return a folder of lstmprof: ``name`` inside the package, or ``in_clone`` in a git clone."""
     package = Path(__file__).resolve().parents[1]
     return package / name if (package / name).is_dir() else package.parent / in_clone

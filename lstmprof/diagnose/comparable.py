@@ -60,7 +60,7 @@ def refuse_unless_comparable(
 
 
 def valid_conditions(across: Collection[str]) -> Collection[str]:
-    """Check the names of the conditions that may differ."""
+    """Raise a UsageError if a name in ``across`` is no condition."""
     for name in across:
         if name not in names.CONDITIONS:
             raise UsageError(f"unknown condition '{name}'", "known: " + ", ".join(names.CONDITIONS))

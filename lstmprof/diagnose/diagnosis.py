@@ -50,7 +50,7 @@ VERSION = 4
 LEAST_SHARE = 0.01
 #: Number of rare events that the notes name.
 MOST_RARE = 3
-#: Note a first step that is longer than the other run's by the time of this many steps.
+#: A note mentions a first step that is longer than the other run's by the time of this many steps.
 LONG_FIRST_STEP = 10
 WATERFALL = (
     Column.text("kind", "kind of time, such as matmul or dispatch"),
@@ -135,7 +135,7 @@ class Diagnosis:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """Return the time of each kind, such as matmul, in both steps."""
+        """Return the time of each kind, such as matmul, in the steps of both runs."""
         if self.fast is None:
             return ()
         return tuple(explained.finding.difference for explained in self.findings)
@@ -330,7 +330,7 @@ def diagnose_all(
 
 
 def _with_measured_gains(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> Diagnosis:
-    """Replace forecast gains of fixes by the gains of runs that already have the fix."""
+    """Replace the predicted saving of a fix by a measured one, from a run that has the fix."""
     findings = []
     for explained in diagnosis.findings:
         advice = (with_measured_gain(a, diagnosis.slow, group) for a in explained.remedies)
@@ -341,7 +341,7 @@ def _with_measured_gains(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> 
 def with_measured_gain(
     advice: Advice, slow: StepProfile, group: Sequence[StepProfile]
 ) -> Advice | None:
-    """Take the gain of a fix from the fastest run that already has it."""
+    """Take a fix's gain from the fastest run that already has it; drop a fix that does not help."""
     others = [p for p in group if _follows(p, advice, slow)]
     if not others:
         return advice
@@ -360,7 +360,7 @@ def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
     """Return whether ``other`` already has the fix that ``slow`` needs."""
     if other.implementation is not None or slow.implementation is not None:
         return other.implementation == advice.implementation is not None
-    # only this fix is visible in the layers of a profile
+    # profiles of other tools show only whether this one fix was made
     if other.framework != slow.framework or advice.name != layer_in_one_op.name:
         return False
     for size in ("time_steps", "batch", "inputs", "hidden"):
@@ -465,6 +465,6 @@ def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
         return None
     name, took = labels(fast, slow)[0], milliseconds(first)
     return (
-        f"the first step of {name} takes {took} ms; its shorter steps make up for this after "
+        f"the first step of {name} takes {took} ms; shorter later steps make up for this after "
         f"{-(-price // gain):,} steps"
     )

@@ -34,7 +34,8 @@ State = Literal["pass", "fail", "inconclusive"]
 
 #: Version of the JSON document, whose fields docs/compare_document.py describes.
 VERSION = 2
-#: All commands use 1 and 2 for errors, and 128 plus the number of a signal.
+#: State → exit status of ``lstmprof compare``. All commands use 1 and 2 for errors, and 128 plus
+#: the number of a signal.
 EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}
 #: Worst first.
 _GRAVEST: tuple[State, ...] = ("fail", "inconclusive", "pass")
@@ -70,7 +71,7 @@ class Limit:
 
 
 def limits(text: str) -> tuple[Limit, ...]:
-    """Parse the text of ``--fail-if``."""
+    """Parse the text of ``--fail-if``: ``slower > 3 %``."""
     return tuple(_limit(part, text) for part in re.split(r"(?i)\bor\b", text))
 
 
@@ -156,7 +157,7 @@ class Gate:
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """Return the lines below the verdicts."""
+        """Return the lines that follow the verdicts, such as ``pass: 3 of 3 pairs``."""
         if len(self.verdicts) < 2 and not self.only_base:
             return self.lines
         decided = sum(verdict.state == self.state for verdict in self.verdicts)
@@ -231,7 +232,7 @@ def _judged(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Judged:
 
 
 def _value(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Ratio | None:
-    """Return the measured value in the unit of its limit."""
+    """Return the measured value: ns for a ``step`` limit, else a share such as 0.03."""
     if ratio is None:
         return None
     if limit.word == "step":
@@ -376,7 +377,7 @@ def paired(
 
 
 def _keys(across: Collection[str]) -> Sequence[_Key]:
-    """Return the rules for pairs, strictest first: runs with equal results form a pair."""
+    """Return the keys by which runs are paired, strictest first, such as name and conditions."""
 
     def conditions(profile: StepProfile) -> Hashable:
         agreeing = (name for name in names.CONDITIONS if name not in across)

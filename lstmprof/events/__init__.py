@@ -22,7 +22,7 @@ __all__ = ["DeviceFacts", "EventTable", "Profile"]
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What a profile says about one device; None if unknown.
+    """What a profile says about one device; a value is None if it is unknown.
 
     ``compute_capability`` is text such as ``8.0``. In a slice of a GPU (MIG), ``multiprocessors``
     are those of the slice.

@@ -21,13 +21,13 @@ from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.table import EventTable
 
-#: Events that begin in one batch; the fastest of the measured sizes 2**16 to 2**20.
+#: Number of events that begin in one batch. This was the fastest of the sizes 2**16 to 2**20.
 BATCH_EVENTS = 2**17
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The events of a batch, with their rows in the run; ``own`` events begin in it."""
+    """The events of a batch, with their rows in the run; events ``own`` begin in the batch."""
 
     events: EventTable
     rows: Ints
@@ -37,7 +37,7 @@ class Batch:
 
 
 class Batches:
-    """Divides a run into batches in which about ``size`` events or more begin.
+    """Divides a run into batches; in each batch, about ``size`` events or more begin.
 
     It is ``divisible`` if there is more than one batch, and events are sorted and numbered by
     start, as in a run that lstmprof wrote.
@@ -54,7 +54,7 @@ class Batches:
         self.divisible = len(packed) > size and self._in_order()
 
     def _in_order(self) -> bool:
-        """Return whether events are sorted by start, and ids and links are row numbers."""
+        """Return whether events are sorted by start, and have row numbers as ids and links."""
         count = len(self._packed)
         in_order = (self._start[1:] >= self._start[:-1]).all()
         return bool(
@@ -67,7 +67,7 @@ class Batches:
         return self.about(None)
 
     def about(self, selected: Flags | None) -> Iterator[Batch]:
-        """Yield the batches with only the selected events of the run, and the events they need."""
+        """Yield batches with only the ``selected`` events, and with the events that these need."""
         devices, first_rows = _activities_by_device(self._packed), event_types(self._packed).first
         table = _Tables(self._packed, self._names, self._links)
         count, first = len(self._packed), 0
@@ -89,7 +89,7 @@ class Batches:
         return max(int((self._start[p] + self._dur[p]).max()) for p in self._packed.pieces())
 
     def _until(self, row: int) -> int:
-        """Return a row near ``row`` whose event begins later than the event before it."""
+        """Return a border between batches near ``row``; events with equal starts stay together."""
         if row >= len(self._start):
             return len(self._start)
         first = int(np.searchsorted(self._start, self._start[row]))
@@ -99,7 +99,7 @@ class Batches:
 
 
 class _Tables:
-    """Makes the tables of batches."""
+    """Makes an events table for each batch."""
 
     def __init__(
         self, packed: Packed, names: Sequence[str], links: Mapping[str, np.ndarray]
@@ -108,7 +108,7 @@ class _Tables:
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
     def rows(self, own: Ints, needed: Ints) -> Ints:
-        """Return the sorted rows of a batch: ``own``, ``needed``, and all that they link to."""
+        """Return the sorted rows of a batch: ``own``, ``needed``, and rows to which these link."""
         self._inside[own] = True
         new = np.unique(needed[~self._inside[needed]])
         self._inside[new] = True
@@ -129,7 +129,7 @@ class _Tables:
         return rows
 
     def table_of(self, rows: Ints) -> EventTable:
-        """Return events as a table with its own ids and links."""
+        """Make an events table of some rows; ids and links become row numbers of this table."""
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():
             named = link[rows]
@@ -143,7 +143,7 @@ class _Tables:
 
 
 def _activities_by_device(packed: Packed) -> list[np.ndarray]:
-    """Return the rows of each device's activities, by start."""
+    """Return the rows of each device's activities, in order of start."""
     kinds = np.array([*(kind in ACTIVITY_KINDS for kind in packed.texts("kind")), False])
     narrow = np.int32 if len(packed) < 2**31 else np.int64
     parts: dict[tuple[int, ...], list[np.ndarray]] = {}
@@ -159,7 +159,7 @@ def _activities_by_device(packed: Packed) -> list[np.ndarray]:
 
 
 def _next(devices: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
-    """Yield each device's next activity, and others that start at the same time."""
+    """Yield the next activity of each device, from ``row`` on, and others with the same start."""
     for rows in devices:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):

@@ -29,15 +29,16 @@ from lstmprof.events.spool import Chunks, SortedFiles
 from lstmprof.events.stored import Folder, write_columns
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Counters of memory: handed out by an allocator, reserved on the device, and the size of one
-#: allocation (negative for a free).
+#: Names of memory counters: memory that an allocator has handed out, memory that it has reserved on
+#: the device, and the size of one allocation (negative for a free).
 ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
 #: Beginning of a counter's name; the line of code that allocated the memory follows.
 ALLOCATED_BY = "memory allocated by "
 BYTES = "bytes"
-#: The running sum of allocations and frees, if ``ALLOCATED`` is not recorded.
+#: Name of the counter with the running sum of allocations and frees, used if ``ALLOCATED`` is not
+#: recorded.
 SINCE_BEGIN = "memory allocated since the profile began"
-#: Values from files that are in memory at a time.
+#: Number of values that are read from files at a time.
 BATCH_ROWS = 2**17
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -75,7 +76,7 @@ READ = pa.schema([field for field in SCHEMA if field.name != "rank"])
 
 
 class Count(NamedTuple):
-    """One value of a counter, with the time in the file."""
+    """One value of a counter, at a time as written in the file."""
 
     time_ns: int
     pid: int | None
@@ -87,7 +88,7 @@ class Count(NamedTuple):
 
 
 def table_of(counts: Sequence[Count]) -> pa.Table:
-    """Return counts as a table sorted by time."""
+    """Make a table of counter values, sorted by time."""
     columns = zip(*counts, strict=True) if counts else itertools.repeat((), len(READ))
     arrays = [
         pa.array(values, field.type.value_type).dictionary_encode()
@@ -99,7 +100,7 @@ def table_of(counts: Sequence[Count]) -> pa.Table:
 
 
 def values_table(**columns: Any) -> pa.Table:
-    """Make a table of values sorted by time, from arrays or one text for all values."""
+    """Make a table of counter values, sorted by time; a single text stands for all rows."""
     count = len(columns["time_ns"])
     filled = {field.name: columns.get(field.name, pa.nulls(count, field.type)) for field in READ}
     for name, values in columns.items():
@@ -109,7 +110,7 @@ def values_table(**columns: Any) -> pa.Table:
 
 
 def sorted_by_time(columns: pa.Table) -> pa.Table:
-    """Sort by time; values of the same time keep their order."""
+    """Sort rows by time; rows of the same time keep their order."""
     time = columns.column("time_ns").to_numpy()
     if (time[1:] >= time[:-1]).all():
         return columns
@@ -117,7 +118,7 @@ def sorted_by_time(columns: pa.Table) -> pa.Table:
 
 
 def write_sorted(path: Path, columns: pa.Table) -> None:
-    """Write sorted rows to a file, for ``Counters.in_files``."""
+    """Write rows that are sorted by time to a file, which ``Counters.in_files`` opens."""
     write_columns(path, columns.combine_chunks())
 
 
@@ -158,13 +159,13 @@ class _RankCounters:
 
 @dataclass(frozen=True)
 class Counters:
-    """The counters of a profile, one rank after the other."""
+    """The counters of a profile, separately for each rank."""
 
     ranks: tuple[_RankCounters, ...] = ()
 
     @staticmethod
     def of(tables: Sequence[pa.Table]) -> Counters:
-        """Join tables of counters in the profile's order."""
+        """Join tables of counters, given in the order of the profile."""
         filled = [table for table in tables if len(table)]
         if not filled:
             return NO_COUNTERS
@@ -174,7 +175,7 @@ class Counters:
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
-        """Open the counters that ``write_sorted`` wrote."""
+        """Open the counters in files that ``write_sorted`` wrote."""
         read = SortedFiles(paths, "time_ns")
         return Counters((_RankCounters(read, folder),)) if paths else NO_COUNTERS
 
@@ -247,7 +248,7 @@ class Collected(Chunks):
 
 
 class Series(NamedTuple):
-    """What identifies a counter."""
+    """What distinguishes one counter from another."""
 
     rank: int | None
     pid: int | None
@@ -258,7 +259,7 @@ class Series(NamedTuple):
 
     @property
     def owner(self) -> tuple[int | None, int | None, int | None, str | None]:
-        """Return the owner of the memory: rank, process, device and allocator."""
+        """Return whose memory a counter measures: rank, process, device and allocator."""
         return self.rank, self.pid, self.device, self.allocator
 
 
@@ -267,7 +268,7 @@ Values = tuple[Series, Ints, NDArray[np.float64]]
 
 
 def by_series(rows: pa.Table) -> Iterator[Values]:
-    """Yield the values of each counter, without nulls."""
+    """Yield (counter, times, values) of each counter, without null values."""
     rows = rows.filter(rows.column("value").is_valid()).combine_chunks()
     if not len(rows):
         return
@@ -286,10 +287,10 @@ def by_series(rows: pa.Table) -> Iterator[Values]:
 
 
 def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
-    """Yield the level of each counter over time, batch by batch.
+    """Yield each counter as a level over time, one batch after the other.
 
-    Allocations and frees become a running sum if the profile records no total. ``read`` yields rows
-    of counters.parquet, and is called twice.
+    If the profile records no total memory, the level is the running sum of allocations and frees.
+    ``read`` yields rows of counters.parquet, and is called twice.
     """
     with_totals = {s.owner for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)

@@ -27,15 +27,15 @@ _SOURCE = ("rank", "pid", "tid", "device")
 WINDOW_COLUMNS = ("kind", "name", "start_ns", "dur_ns", *_SOURCE)
 #: Step windows are computed from all events if there are at most this many.
 FEW_EVENTS = 2**17
-#: The first op of the busiest thread is repeated, so that this thread is also the busiest one among
-#: the few deciding events.
+#: The first op of the busiest thread is repeated, so that this thread has the most events even
+#: among the few that decide where steps begin and end.
 _REPEATS = 5
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class EventTypes:
-    """Arrays with one entry per type of events.
+    """Arrays with one entry per type of events (same kind, same thread or device).
 
     The kernel launches of a thread are a type of their own, marked in ``launches``. ``first`` is
     the row of the event that begins first, ``last`` of one that ends last.
@@ -57,12 +57,12 @@ class EventTypes:
 
     @property
     def computing(self) -> Ints:
-        """Return the ranks that compute on the CPU, without activities and launches."""
+        """Return the ranks that compute on the CPU: they have no activity and no launch."""
         on_device = self._is_kind(*ACTIVITY_KINDS) | self.launches
         return np.setdiff1d(self.ranks, self.rank[on_device])
 
     def on_hosts(self, *kinds: str) -> Ints:
-        """Return the types of these kinds on host threads."""
+        """Return which event types are of these kinds and on a host thread."""
         return np.flatnonzero(self._is_kind(*kinds) & (self.device == UNKNOWN))
 
     def _is_kind(self, *kinds: str) -> Flags:
@@ -74,9 +74,9 @@ def event_types(events: Packed) -> EventTypes:
 
 
 def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
-    """Return the rows of ``ranks``, and one of each type of other ranks.
+    """Return all rows of ``ranks``, and one row per event type of the other ranks.
 
-    Threads then have the same numbers as in the whole profile.
+    So threads get the same numbers as in the whole profile.
     """
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
@@ -132,7 +132,10 @@ def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> li
 
 
 def dense_numbers(keys: list[np.ndarray]) -> Ints:
-    """Return equal numbers for equal combinations of keys, in order of first occurrence."""
+    """Return equal numbers for equal keys, in order of first use: [7, 7, 3] -> [0, 0, 1].
+
+    Several arrays of keys are combined.
+    """
     code = np.zeros(len(keys[0]), dtype=np.int64)
     room = 1
     for key in keys:
@@ -150,7 +153,10 @@ def dense_numbers(keys: list[np.ndarray]) -> Ints:
 
 
 def windows_of(events: Packed, *, captured: bool) -> list[Window]:
-    """Return the step windows; of many events, only those that decide are unpacked."""
+    """Return the step windows.
+
+    If there are many events, only those that decide where steps begin and end are unpacked.
+    """
     rows = None if len(events) <= FEW_EVENTS else _deciding(events)
     table = events.table(WINDOW_COLUMNS, rows)
     if rows is not None and any(
@@ -162,9 +168,10 @@ def windows_of(events: Packed, *, captured: bool) -> list[Window]:
 
 
 def _deciding(events: Packed) -> Ints:
-    """Return the events that decide the step windows.
+    """Return the rows of events that decide where steps begin and end.
 
-    They are all markers, the first and last event of each type, and repeats of the busiest thread.
+    They are all step markers, the first and last event of each type, and repeats of the first op
+    and runtime call of each rank's busiest thread.
     """
     types = event_types(events)
     rows = np.union1d(_steps(events), [*types.first, *types.last])
@@ -182,7 +189,7 @@ def _steps(events: Packed) -> Ints:
 
 
 def _busiest_first_rows(types: EventTypes) -> Ints:
-    """Return the first op and runtime call of each rank's busiest thread, repeated."""
+    """Return the first op and runtime call of each rank's busiest thread, ``_REPEATS`` times."""
     busiest = []
     for kind in ("op", "runtime"):
         chosen = types.on_hosts(kind)

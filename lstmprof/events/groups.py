@@ -22,7 +22,7 @@ Codes = NDArray[Any]
 
 
 def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
-    """Return each event's duration minus its direct children's, in ns."""
+    """Return the time of each event without its direct children, in ns."""
     dur = events.dur_ns
     time_ns = dur.copy()
     parent = events.rows_named("parent_id") if parent is None else parent
@@ -32,7 +32,7 @@ def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """Return each row's value, or else the value of the nearest ancestor with one."""
+    """Return the value of each row, or else that of its nearest ancestor with a value."""
     value = values.copy()
     above = parent.copy()
     is_none = value == NONE
@@ -45,12 +45,12 @@ def inherited(parent: Codes, values: Codes) -> Codes:
 
 
 def nearest(parent: Codes, mask: Flags) -> Ints:
-    """Return each row if it is in ``mask``, or else its nearest ancestor in ``mask``."""
+    """Return for each row the nearest row in ``mask``: itself, or an ancestor."""
     return np.asarray(inherited(parent, np.where(mask, np.arange(len(mask)), NONE)), np.int64)
 
 
 def values_at(values: Ints, rows: Ints) -> Ints:
-    """Return ``values`` at ``rows``; ``NONE`` stays ``NONE``."""
+    """Return ``values[row]`` for each row, and ``NONE`` for the row ``NONE``."""
     valid: Flags = rows != NONE
     result = np.full(len(rows), NONE, dtype=np.int64)
     result[valid] = values[rows[valid]]
@@ -58,7 +58,7 @@ def values_at(values: Ints, rows: Ints) -> Ints:
 
 
 class Forest:
-    """The nesting of rows; ``parent`` is each row's parent, or ``NONE``.
+    """The nesting of rows, as trees; ``parent`` is each row's parent, or ``NONE``.
 
     ``preorder`` numbers the rows, and ``size`` counts the rows inside each row, with the row
     itself.
@@ -84,7 +84,7 @@ class Forest:
         return np.asarray(until[self.preorder + self.size] - until[self.preorder], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return which of ``rows`` are not inside another of them with an equal ``code``."""
+        """Return which of ``rows`` are not inside another of these rows with an equal ``code``."""
         span = len(self.preorder) + 1
         begin = code[rows] * span + self.preorder[rows]
         order = np.argsort(begin)
@@ -95,7 +95,7 @@ class Forest:
 
 
 def _depths(parent: Ints) -> Ints:
-    """Return each row's number of ancestors; each pass doubles the length of the links."""
+    """Return the number of ancestors of each row. Each pass follows links twice as far."""
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)
@@ -107,7 +107,7 @@ def _depths(parent: Ints) -> Ints:
 
 
 def _after_siblings(parent: Ints, size: Ints) -> Ints:
-    """Sum the sizes of each row's earlier siblings."""
+    """Return for each row the sum of the sizes of its earlier siblings."""
     order = np.argsort(parent, kind="stable")
     offset = np.cumsum(size[order]) - size[order]
     new = np.append(True, parent[order][1:] != parent[order][:-1])[: len(order)]
@@ -117,15 +117,15 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     return before
 
 
-#: Keys are numbered with an array if their range is at most about this many times their number,
+#: How keys are numbered: with an array if their range is at most about this many times their count,
 #: otherwise with a hash table.
 _SPARSE = 4
 
 
 class Groups:
-    """Groups of positions with equal keys, sorted by keys.
+    """Positions with equal keys form a group; groups are sorted by keys.
 
-    ``of`` is each position's group, ``first`` each group's first position.
+    ``of`` is the group of each position, ``first`` the first position of each group.
     """
 
     def __init__(self, *keys: Ints) -> None:
@@ -135,30 +135,30 @@ class Groups:
         np.minimum.at(self.first, self.of, np.arange(len(self.of)))
 
     def members(self) -> list[Ints]:
-        """Return the positions of each group, sorted."""
+        """Return the sorted positions of each group."""
         ends = np.cumsum(self.sizes())
         return np.split(np.argsort(self.of, kind="stable"), ends[:-1]) if self.count else []
 
     def sizes(self, where: Flags | None = None) -> Ints:
-        """Count the positions of each group, in the mask ``where`` if given."""
+        """Count the positions of each group; if ``where`` is given, only those in this mask."""
         chosen = self.of if where is None else self.of[where]
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
     def sums(self, values: Ints, where: Flags | None = None) -> Ints:
-        """Sum integers in each group, in the mask ``where`` if given."""
+        """Sum integers in each group; if ``where`` is given, only those in this mask."""
         total = np.zeros(self.count, dtype=np.int64)
         chosen = slice(None) if where is None else where
         np.add.at(total, self.of[chosen], values[chosen])
         return total
 
     def sorted(self, values: Ints, where: Flags | None = None) -> SortedValues:
-        """Sort values in each group, in the mask ``where`` if given."""
+        """Sort values in each group; if ``where`` is given, only those in this mask."""
         chosen = slice(None) if where is None else where
         return SortedValues(self.of[chosen], values[chosen], self.count)
 
 
 class SortedValues:
-    """Values sorted in each of ``count`` groups; ``of`` is each value's group."""
+    """Values that are sorted within each of ``count`` groups; ``of`` is each value's group."""
 
     def __init__(self, of: Ints, values: Ints, count: int) -> None:
         self.sizes = np.bincount(of, minlength=count)
@@ -172,21 +172,21 @@ class SortedValues:
             self._values %= span
 
     def at(self, index: Ints) -> Ints:
-        """Return the value at a 0-based index of each group; 0 in an empty group."""
+        """Return the value at a 0-based index within each group; 0 for an empty group."""
         if not len(self._values):
             return np.zeros(len(self.sizes), dtype=np.int64)
         place = np.minimum(self._first + index, len(self._values) - 1)
         return np.where(self.sizes > 0, self._values[place], 0).astype(np.int64)
 
     def percentile(self, share: int) -> Ints:
-        """Return a percentile (0–100, nearest rank) of each group; 0 in an empty group."""
+        """Return a percentile (0–100, nearest rank) of each group; 0 for an empty group."""
         return self.at(np.maximum(-(-self.sizes * share // 100), 1) - 1)
 
 
 def latest_ends(lane: Ints, end: Ints) -> Ints:
-    """Return for each interval which interval of its lane ends last so far.
+    """For each interval, find the interval of its lane that ends last up to there.
 
-    A lane is a sequence of intervals, such as a stream's; ``lane`` is sorted.
+    A lane is a sequence of intervals, such as those of a stream; ``lane`` is sorted.
     """
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
@@ -200,17 +200,17 @@ def ratio(amounts: Ints, counts: Ints) -> pa.Array:
 
 
 def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
-    """Return ``values[code]`` for each code; null for ``NONE``."""
+    """Return the text ``values[code]`` for each code, and null for the code ``NONE``."""
     return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
 def where_known(values: Ints, is_known: Flags) -> pa.Array:
-    """Return ``values``, null where unknown."""
+    """Convert to an Arrow array, with null where ``is_known`` is false."""
     return pa.array(values, mask=~is_known)
 
 
 def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
-    """Return ``columns`` of the first event of each group, with plain strings."""
+    """Return ``columns`` of the first event of each group, with texts as plain strings."""
     first = events.select(list(columns)).take(pa.array(rows[groups.first]))
     return [
         c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in first.columns
@@ -225,7 +225,10 @@ def distinct(values: Ints) -> Ints:
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Return equal numbers for equal combinations of keys, in sorted order."""
+    """Return equal numbers for equal keys, in sorted order: [7, 7, 3] -> [1, 1, 0].
+
+    Several arrays of keys are combined.
+    """
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

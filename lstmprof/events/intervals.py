@@ -23,14 +23,14 @@ _BITS = 63
 
 @dataclass(frozen=True)
 class Segments:
-    """Disjoint intervals sorted by time; ``owner`` is the number of an interval or event."""
+    """Disjoint intervals sorted by time; ``owner`` is the number of the event that each shows."""
 
     start_ns: Ints
     end_ns: Ints
     owner: Ints
 
     def within(self, start_ns: int, end_ns: int) -> Segments:
-        """Cut the segments to [start_ns, end_ns)."""
+        """Return the segments, or the parts of them, inside [start_ns, end_ns)."""
         first = int(np.searchsorted(self.end_ns, start_ns, side="right"))
         last = int(np.searchsorted(self.start_ns, end_ns, side="left"))
         return Segments(
@@ -40,7 +40,7 @@ class Segments:
         )
 
     def owner_at(self, at_ns: Ints) -> Ints:
-        """Return the owner at each time."""
+        """Return the owner of the segment at each time, or ``FREE``."""
         if not len(self.start_ns):
             return np.full(len(at_ns), FREE, dtype=np.int64)
         index = np.searchsorted(self.start_ns, at_ns, side="right") - 1
@@ -49,7 +49,7 @@ class Segments:
 
 
 def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
-    """Return the order of intervals by start, the longer first.
+    """Return the order of intervals by start; at equal starts, the longer interval is first.
 
     Start and length are sorted as one integer if they fit: NumPy sorts that faster than two keys.
     """
@@ -63,9 +63,10 @@ def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
 
 
 def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
-    """Return the running interval that comes first in ``order`` at each time, as segments.
+    """At each time, find the running interval that comes first in ``order``.
 
-    ``order`` lists positions, the foremost first. Times without an interval are left out.
+    The result is joined to segments. ``order`` lists positions, the most important first. Times
+    without an interval are left out.
     """
     count = len(start_ns)
     place = np.empty(count, dtype=np.int64)
@@ -90,7 +91,10 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Return the least ``value`` of the ranges [left, right) around each position, or ``none``."""
+    """Return for each cell the least ``value`` of the ranges [left, right) that cover it.
+
+    A cell that no range covers gets ``none``.
+    """
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
     best = value.astype(narrow)
@@ -126,7 +130,7 @@ def _joined(segments: Segments) -> Segments:
 
 
 def filled(segments: Segments) -> Segments:
-    """Fill the gaps between, before and after segments with ``FREE``."""
+    """Add segments with the owner ``FREE`` for all times without a segment."""
     limits = np.iinfo(np.int64)
     starts = np.append(limits.min, segments.end_ns)
     ends = np.append(segments.start_ns, limits.max)
@@ -140,7 +144,7 @@ def filled(segments: Segments) -> Segments:
 
 @dataclass(frozen=True)
 class Overlaps:
-    """The times that a segment and an interval share, one entry per pair."""
+    """The times that segments and intervals share: one entry per pair of both."""
 
     segment: Ints
     interval: Ints
@@ -149,7 +153,7 @@ class Overlaps:
 
 
 def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
-    """Return each overlap of a segment with an interval, sorted by interval, then by time."""
+    """Return all overlaps of segments with intervals, sorted by interval, then by time."""
     first = np.searchsorted(segments.end_ns, start_ns, side="right")
     count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
     count = np.where(end_ns > start_ns, np.maximum(count, 0), 0)
@@ -164,7 +168,7 @@ def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
 
 
 def places_among(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Count the sorted times that are not later than each time.
+    """Return for each time how many ``sorted_ns`` are not later.
 
     Like ``np.searchsorted`` with ``side="right"`` if both are sorted, but with only one merge.
     """
@@ -194,7 +198,7 @@ class Covered:
         return self._start, self._end
 
     def within(self, start_ns: Ints, end_ns: Ints) -> Ints:
-        """Return how much of each [start_ns, end_ns) the union covers, in ns."""
+        """Return how much of each [start_ns, end_ns) lies inside the union, in ns."""
         return self._until(end_ns) - self._until(start_ns)
 
     def _until(self, at_ns: Ints) -> Ints:
@@ -206,19 +210,19 @@ class Covered:
 
 
 def running_time(start_ns: Ints, end_ns: Ints, from_ns: Ints, to_ns: Ints) -> Ints:
-    """Sum the times that all intervals run inside each [from_ns, to_ns)."""
+    """Return how long all intervals together run inside each [from_ns, to_ns)."""
     return _elapsed(start_ns, end_ns, to_ns) - _elapsed(start_ns, end_ns, from_ns)
 
 
 def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
-    """Sum how long all intervals have run before each time."""
+    """Return how long all intervals together have run before each time."""
     return _since(np.sort(start_ns), at_ns) - _since(np.sort(end_ns), at_ns)
 
 
 def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Sum each time's distances to all earlier ``sorted_ns``, modulo 2⁶⁴.
+    """Return for each time the sum of its distances to all earlier ``sorted_ns``.
 
-    Differences of two sums are exact.
+    A sum may exceed 64 bits and wrap, but the difference of two sums is exact.
     """
     count = np.searchsorted(sorted_ns, at_ns)
     return np.asarray(count * at_ns - np.append(0, np.cumsum(sorted_ns))[count], dtype=np.int64)

@@ -24,8 +24,8 @@ from lstmprof.base.numbers import number_of, percent
 
 _Three = tuple[int, int, int]
 
-#: Most blocks of a grid along x, and most threads of a block. Source: CUDA C++ Programming Guide,
-#: "Compute Capabilities". HIP allows no more.
+#: Largest number of blocks of a grid along x, and of threads of a block. Source: CUDA C++
+#: Programming Guide, "Compute Capabilities". HIP allows no more.
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
 #: More registers per thread are impossible: hardware has 255 (NVIDIA) or 512 (AMD).
 _MOST_REGISTERS = 1024
@@ -37,7 +37,7 @@ _DECIMALS = 6
 
 
 class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The launch configuration of a kernel; None if not recorded."""
+    """The launch configuration of a kernel; a value is None if it was not recorded."""
 
     grid: _Three | None = None
     block: _Three | None = None
@@ -78,7 +78,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Describe static and dynamic shared memory; empty if unknown."""
+        """Describe how shared memory divides into static and dynamic; empty if unknown."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -90,7 +90,7 @@ _FIELDS = LaunchConfig.__struct_fields__
 
 
 def text(values: Mapping[str, object]) -> str | None:
-    """Return the JSON of the possible values, or None if there are none."""
+    """Return a configuration as JSON, without impossible values; None if no value is left."""
     config = _possible(*(values.get(name) for name in _FIELDS))
     return None if config == _EMPTY else encoded(config)
 
@@ -100,7 +100,7 @@ def encoded(config: LaunchConfig) -> str:
 
 
 def read(written: str) -> LaunchConfig | None:
-    """Parse a configuration that any program wrote; None if no value is possible."""
+    """Parse a configuration, whoever wrote it; None if no value is possible."""
     try:
         values = msgspec.json.decode(written)
     except (msgspec.DecodeError, RecursionError):
@@ -158,7 +158,7 @@ OPERATIONS = tuple(dict.fromkeys(operation for _, operation in _OPERATIONS))
 
 
 def operation_of(name: str) -> str | None:
-    """Return the collective operation that a name contains."""
+    """Return the collective in a name: ``ncclDevKernel_AllReduce_Sum`` -> ``all_reduce``."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return next((operation for part, operation in _OPERATIONS if part in plain), None)
 
@@ -174,26 +174,26 @@ _ELEMENT_BYTES = {
 
 
 def element_bytes(dtype: object) -> int | None:
-    """Return the bytes of an element; None if the type is unknown."""
+    """Return the size of an element in bytes: 2 for ``Half``; None for an unknown type."""
     return _ELEMENT_BYTES.get(str(dtype).removeprefix("c10::").lower())
 
 
 def _three(value: object, most: int) -> _Three | None:
-    """Return three integers from 1 to ``most``, or None."""
+    """Return ``value`` if it is a list of three integers from 1 to ``most``, else None."""
     entries = [_integer(each, most) for each in value] if isinstance(value, (list, tuple)) else []
     numbers = [number for number in entries if number]
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(entries) == 3 else None
 
 
 def _integer(value: object, most: int) -> int | None:
-    """Return an integer from 0 to ``most``, or None."""
+    """Return ``value`` if it is an integer from 0 to ``most``, else None."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         return None
     return value
 
 
 def _share(value: object) -> float | None:
-    """Return a share in (0, 1]; profilers write 0 for unknown."""
+    """Return ``value`` if it is above 0 and at most 1, else None; profilers write 0 for unknown."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
         return None
     return round(float(value), _DECIMALS) or None

@@ -19,11 +19,11 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Text columns with many distinct values; unpacked tables contain only the texts in use.
+#: Columns that may have many distinct texts; an unpacked table contains only texts in use.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
 #: Columns that refer to other events.
 LINKS = ("parent_id", "launch_id", "op_id")
-#: Unpacked tables contain all texts of a column with at most this many.
+#: If a column has at most this many distinct texts, an unpacked table contains all of them.
 _FEW_TEXTS = 1000
 #: Rows that a computation unpacks at a time.
 PIECE = 2**18
@@ -31,10 +31,9 @@ _Value = TypeVar("_Value")
 
 
 class Packed:
-    """The packed columns of an events table.
+    """The packed columns of an events table; ``more`` reads missing columns when needed.
 
-    ``more`` reads columns that ``table`` lacks on first use, and requires that each ``event_id`` is
-    the row number, as in a stored run.
+    ``more`` requires that each ``event_id`` is the row number, as in a stored run.
     """
 
     def __init__(self, table: pa.Table, more: Callable[[str], pa.ChunkedArray] | None = None):
@@ -51,7 +50,7 @@ class Packed:
 
     @property
     def numbered(self) -> bool:
-        """Return whether each ``event_id`` is the row number."""
+        """Return whether each ``event_id`` equals its row number."""
         if self._more:
             return True
         return bool((self.values("event_id") == np.arange(self._count)).all())
@@ -62,7 +61,7 @@ class Packed:
             self._columns.pop(name, None)
 
     def only(self, columns: Sequence[str], rows: Ints) -> Packed:
-        """Return some columns of some rows, without keeping columns that this call reads."""
+        """Return some columns of some rows; forget columns that only this call needed."""
         part = Packed(pa.table({}))
         part.names, part._count = tuple(columns), len(rows)
         for name in columns:
@@ -78,14 +77,14 @@ class Packed:
             yield slice(first, min(first + PIECE, self._count))
 
     def once(self, function: Callable[[Packed], _Value]) -> _Value:
-        """Return ``function(self)``, computed only once."""
+        """Return ``function(self)``, which is computed only on the first call."""
         if function not in self._cache:
             self._cache[function] = function(self)
         value: _Value = self._cache[function]
         return value
 
     def ints(self, name: str, rows: slice) -> Ints:
-        """Return an integer column as int64, ``UNKNOWN`` for null."""
+        """Return an integer column as int64; ``UNKNOWN`` stands for null."""
         column = self._column(name)
         values = column.values[rows].astype(np.int64)
         if column.has_nulls:
@@ -93,11 +92,11 @@ class Packed:
         return values
 
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return an integer column in its packed type, −1 for null."""
+        """Return an integer column in its packed type; −1 stands for null."""
         return self._column(name).values[rows]
 
     def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return a text column as indices into ``texts(name)``, −1 for null."""
+        """Return a text column as indices into ``texts(name)``; −1 stands for null."""
         return self._column(name).values[rows]
 
     def texts(self, name: str) -> list[str]:
@@ -114,7 +113,7 @@ class Packed:
         return self._column(name).has_value(rows)
 
     def rows_named(self, name: str) -> Ints:
-        """Return the row that each event's link refers to, or −1."""
+        """Return for each event the row to which its link (``parent_id`` …) refers, or −1."""
         if self._more:
             return self.values(name).astype(np.int64)
         ids, targets = (self.values(column).astype(np.int64) for column in ("event_id", name))
@@ -154,9 +153,9 @@ class Packed:
 
 @dataclass(frozen=True)
 class _Column:
-    """A packed column: integers with −1 for null, or indices into ``texts``.
+    """A packed column: integers, or indices into ``texts``; −1 stands for null.
 
-    ``is_known`` marks the nulls of a column with negative values.
+    If a column has negative values, ``is_known`` marks the rows that are not null.
     """
 
     values: np.ndarray
@@ -166,7 +165,7 @@ class _Column:
 
     @staticmethod
     def of(column: pa.ChunkedArray) -> _Column:
-        """Pack an Arrow column, without a copy if possible."""
+        """Pack an Arrow column; its values are not copied if possible."""
         array = _one_chunk(column)
         texts = array.dictionary if pa.types.is_dictionary(array.type) else None
         array = array if texts is None else array.indices
@@ -180,7 +179,7 @@ class _Column:
         return _Column(values, texts, has_nulls, known)
 
     def only(self, rows: Ints) -> _Column:
-        """Return these rows, with all texts."""
+        """Return this column at ``rows``; ``texts`` stays whole."""
         is_known = None if self.is_known is None else self.is_known[rows]
         return replace(self, values=self.values[rows], is_known=is_known)
 
@@ -205,7 +204,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
-    """Convert a text column to ``type_``, without unused texts if ``reduced``."""
+    """Convert a text column to ``type_``; drop unused texts if ``reduced``."""
     codes, texts = array.indices, array.dictionary
     if reduced and len(texts) > _FEW_TEXTS:
         filled = codes.fill_null(NONE).to_numpy(zero_copy_only=False)
@@ -218,7 +217,7 @@ def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool)
 
 
 def narrowed(array: pa.Array) -> pa.Array:
-    """Convert to the narrowest type for integers, or for the indices of texts."""
+    """Convert integers, or the indices of texts, to the narrowest type in which all fit."""
     if pa.types.is_dictionary(array.type):
         return _narrow(array, array.type)
     if pa.types.is_floating(array.type):
@@ -228,7 +227,7 @@ def narrowed(array: pa.Array) -> pa.Array:
 
 
 class Gathered:
-    """Collects columns of a Parquet file in the narrowest types that its statistics show."""
+    """Collects columns of a Parquet file, whose statistics show the narrowest types."""
 
     def __init__(self, file: pq.ParquetFile, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
@@ -291,7 +290,7 @@ class _Numbers:
 
 
 class _Chunks:
-    """Collects a column that is not of integers, as a list of chunks."""
+    """Collects a column of texts or floats, as a list of chunks."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
@@ -351,7 +350,7 @@ def _joined(chunks: list[pa.Array], type_: pa.DataType) -> pa.Array:
 
 
 def _narrowest(least: int, most: int) -> pa.DataType:
-    """Return the narrowest signed integer type for ``least``, ``most`` and −1 (null)."""
+    """Return the narrowest signed integer type that has room for ``least`` and ``most``."""
     for width in (pa.int8(), pa.int16(), pa.int32()):
         limit: int = 2 ** (width.bit_width - 1)
         if -limit <= least and most < limit:

@@ -76,7 +76,10 @@ def joined(processes: Sequence[Process]) -> Profile:
 
 
 def _absolute(profiles: Sequence[Profile]) -> list[int] | None:
-    """Return how many ns after the first each profile began; None if they overlap or lack dates."""
+    """Return how long after the first profile each one began, in ns.
+
+    Return None if a profile has no date, or if profiles overlap.
+    """
     bases = [p.base_ns for p in profiles if p.base_ns is not None]
     if len(profiles) == 1:
         return [0]
@@ -100,7 +103,7 @@ def _one_after_the_other(profiles: Sequence[Profile]) -> list[int]:
 
 
 def _span(profile: Profile) -> tuple[int, int]:
-    """Return the first start and the last end; 0 and 0 without events."""
+    """Return (first start, last end) of a profile's events; (0, 0) if it has none."""
     events = profile.events
     if not len(events):
         return 0, 0
@@ -108,7 +111,7 @@ def _span(profile: Profile) -> tuple[int, int]:
 
 
 def _with_distinct_ids(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
-    """Make ids distinct across tables."""
+    """Change ids so that no id occurs in two tables."""
     links = columns[0] == "event_id"
     ids = [{name: EventTable(t).ints(name, UNKNOWN) for name in columns} for t in tables]
     none = -1 if links else 0
@@ -145,7 +148,7 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
 
 
 def _with_distinct_pids(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
-    """Make pids distinct across tables; host events without a pid get their process's."""
+    """Change pids so that no pid occurs in two tables; fill missing pids of host events."""
     used: set[int] = set()
     changed = []
     for number, (table, own) in enumerate(zip(tables, pids, strict=True)):
@@ -172,14 +175,17 @@ def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
     ]
     if placed:
         notes.append(
-            "the profiles have no common clock, so rounds are shown one after another; the time "
-            "between rounds is arbitrary"
+            "the profiles have no common clock: rounds are shown one after another, with "
+            "arbitrary time between them"
         )
     return notes
 
 
 def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
-    """Return the first profile's metadata, with all thread names that do not conflict."""
+    """Return the first profile's metadata with the thread names of all profiles.
+
+    A thread with several names gets none.
+    """
     metadata = dict(profiles[0].metadata)
     threads = [p.metadata["threads"] for p in profiles if p.metadata.get("threads")]
     names: dict[str, set[str]] = {}
@@ -191,7 +197,7 @@ def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
 
 
 def successive_processes(events: EventTable, rows: Ints) -> list[Ints]:
-    """Split a rank's rows by process if its processes ran one after the other.
+    """Split the rows of a rank by process, if its processes ran one after the other.
 
     A device activity belongs to the last process that started before it.
     """

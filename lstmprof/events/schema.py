@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 SCHEMA_VERSION = 7
-#: Schema version → columns that it added to a table.
+#: Schema version → columns that this version added.
 _ADDED: Mapping[int, tuple[str, ...]] = {
     3: ("rule",),
     4: (
@@ -23,7 +23,7 @@ _ADDED: Mapping[int, tuple[str, ...]] = {
     6: ("allocator",),
     7: ("launch_config",),
 }
-#: Schema version → columns that its runs lack. They can be read, with nulls.
+#: Schema version → columns that runs of this version lack. Such columns read as null.
 LACKING: Mapping[int, tuple[str, ...]] = {
     version: tuple(name for added, names in _ADDED.items() if added > version for name in names)
     for version in range(2, SCHEMA_VERSION + 1)
@@ -45,13 +45,13 @@ KINDS = (
     "device_sync",
     "overhead",
 )
-#: The kinds in which a device works; such events are called activities.
+#: Kinds of events in which a device works; such events are called activities.
 ACTIVITY_KINDS = ("kernel", "memcpy", "memset")
 PHASES = ("input", "forward", "loss", "backward", "optimizer")
-#: Range around the call of a compiled step in lstmprof's own captures.
+#: Name of the range around the call of a compiled step, in lstmprof's own captures.
 PROGRAM = "program"
-#: Beginning of ranges around the calls of Keras layers, which ``lstmprof run`` adds to TensorFlow's
-#: profile (``capture.script.sizes``).
+#: Beginning of the names of ranges around calls of Keras layers, which ``lstmprof run`` adds to
+#: TensorFlow's profile (``capture.script.sizes``).
 KERAS_LAYER = "keras.layers."
 
 
@@ -83,7 +83,7 @@ class Column:
     def of_type(
         cls, type_: pa.DataType, name: str, meaning: str, null_when: str = "", derived: bool = False
     ) -> Column:
-        """Make a column; the ending of its name states the unit."""
+        """Make a column; its unit comes from the ending of its name: ``dur_ns`` -> ns."""
         endings = (unit for end, unit in _UNITS.items() if f"_{name}".endswith(f"_{end}"))
         return cls(name, type_, next(endings, ""), meaning, null_when, derived)
 

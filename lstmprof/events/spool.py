@@ -34,13 +34,13 @@ from lstmprof.events.stored import (
 )
 from lstmprof.events.table import EventTable
 
-#: At least one in this many rows is sampled to choose the borders of batches.
+#: To choose the borders of batches, at least one in this many rows is sampled.
 _SAMPLED = 32
 
 
 @dataclass(frozen=True)
 class SortedFiles:
-    """Files of columns, sorted by the column ``time``."""
+    """Files with columns, whose rows are sorted by the column ``time``."""
 
     paths: Sequence[Path]
     time: str
@@ -51,7 +51,7 @@ class SortedFiles:
 
     @property
     def most_at_once(self) -> int:
-        """Return how many files at most share an instant."""
+        """Return how many files at most have rows around the same time."""
         first, last = (np.sort(times) for times in self._ends)
         begun, ended = np.arange(1, len(first) + 1), np.searchsorted(last, first)
         return int((begun - ended).max())
@@ -64,7 +64,7 @@ class SortedFiles:
         return [*first.tolist(), int(self._ends[1].max()) + 1]
 
     def between(self, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
-        """Return the rows in [first_ns, end_ns) of each file."""
+        """Return the rows with times in [first_ns, end_ns), separately for each file."""
         first, last = self._ends
         numbers = np.flatnonzero((first < end_ns) & (last >= first_ns))
         return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in numbers.tolist()]
@@ -77,7 +77,7 @@ class SortedFiles:
 
     @cached_property
     def _ends(self) -> tuple[Ints, Ints]:
-        """Return the first and last time of each file."""
+        """Return (first times, last times) of the files."""
         ends = [self._times(path)[[0, -1]].tolist() for path in self.paths]
         first, last = np.array(ends, dtype=np.int64).T
         return first, last
@@ -97,7 +97,7 @@ BATCH_ROWS = 2**17
 SPOOLED_ROWS = 2**18
 #: Events that a reader writes to disk at a time.
 CHUNK_ROWS = 2**16
-#: Chunks that are merged, or whose texts are numbered, at a time.
+#: How many chunks at a time are merged, or have their texts numbered.
 MERGED_CHUNKS = 64
 
 
@@ -118,7 +118,7 @@ def _sorted(columns: pa.Table) -> pa.Table:
 
 
 def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> EventTable:
-    """Write ``columns`` of the events to files; return the table on disk."""
+    """Write ``columns`` of the events to files; return the events table on disk."""
     if isinstance(events, StoredEvents) or not len(events):
         return events
     files = []
@@ -132,7 +132,8 @@ def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> Event
 class Chunks:
     """Collects a profile's events: in memory, or in files if they are many."""
 
-    #: Rows that are collected before they are written to a file: the first time, and later.
+    #: Number of rows that are collected before they are written to a file: to the first one, and to
+    #: later ones.
     most_rows = (SPOOLED_ROWS, CHUNK_ROWS)
 
     def __init__(self) -> None:
@@ -171,7 +172,7 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Spool:
-    """Events in sorted files; absent columns are null."""
+    """All events of a profile, in sorted files; a missing column is null."""
 
     folder: Folder
     files: Sequence[Path]
@@ -199,7 +200,7 @@ class Spool:
         return _files([self.files])
 
     def _sorted_by_time(self, texts: Texts) -> SortedFiles:
-        """Merge files until at most ``MERGED_CHUNKS`` overlap at any time."""
+        """Merge files until at most ``MERGED_CHUNKS`` files overlap at any time."""
         read, rows = self._sorted, [[path] for path in self.files]
         while read.most_at_once > MERGED_CHUNKS:
             firsts = range(0, len(rows), MERGED_CHUNKS)
@@ -215,13 +216,13 @@ class Spool:
         return files
 
     def _merged(self, read: SortedFiles, rows: int, texts: Texts) -> Iterator[pa.Table]:
-        """Yield the sorted events, and delete files that are read."""
+        """Yield the events in order of time; delete each file after its last row was read."""
         for first_ns, end_ns in itertools.pairwise(read.borders(rows)):
             yield self._between(read, first_ns, end_ns, texts)
             read.remove_ending(first_ns, end_ns)
 
     def _texts(self) -> Texts:
-        """Return the texts of all columns, numbered in the order of the profile."""
+        """Collect the texts of all files, numbered in the order of the profile."""
         texts = Texts()
         for start in range(0, len(self.files), MERGED_CHUNKS):
             read = [read_columns(path) for path in self.files[start : start + MERGED_CHUNKS]]
@@ -243,7 +244,7 @@ def _files(rows: Sequence[Sequence[Path]]) -> SortedFiles:
 
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
-    """Join a column of all parts in its widest type; texts become codes."""
+    """Join a column of several files in the widest of their types; texts become codes."""
     types = [part.column(name).type for part in parts if name in part.schema.names]
     is_text = pa.types.is_dictionary(types[0])
     type_ = SCHEMA.field(name).type if is_text else max(types, key=lambda type_: type_.bit_width)

@@ -32,9 +32,9 @@ _CODE = pa.int32()
 
 
 class Folder:
-    """A temporary folder, removed when this object is no longer used.
+    """A temporary folder, deleted when this object is no longer used.
 
-    Inside ``base`` it is not removed, so that another process can use it.
+    A folder inside ``base`` is kept, so that another process can use it.
     """
 
     def __init__(self, base: Path | None = None) -> None:
@@ -47,7 +47,7 @@ class Folder:
         self._count = 0
 
     def new(self, name: str) -> Path:
-        """Return an unused path in the folder."""
+        """Return an unused path in the folder, such as ``batch-3``."""
         self._count += 1
         return self.path / f"{name}-{self._count}"
 
@@ -71,13 +71,13 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def read_columns(path: Path) -> pa.RecordBatch:
-    """Open columns that ``write_columns`` wrote; they are read on use."""
+    """Open a file of ``write_columns``; a column is read when it is used."""
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).get_batch(0)
 
 
 class Texts:
-    """The distinct texts of each text column, numbered in the order of their arrival."""
+    """The distinct texts of each text column, numbered in order of first use."""
 
     def __init__(self) -> None:
         self._of: dict[str, pa.Array] = {}
@@ -87,7 +87,7 @@ class Texts:
         return self._of.get(name, pa.array([], pa.string()))
 
     def coded(self, name: str, columns: Sequence[pa.DictionaryArray]) -> list[pa.Array]:
-        """Replace texts by codes; add new texts."""
+        """Replace the texts of a column by codes; give new texts new codes."""
         earlier = pa.DictionaryArray.from_arrays(pa.array([], _CODE), self.of(name))
         typed = [cast(column, earlier.type) for column in columns]
         joined = pa.chunked_array([earlier, *typed]).unify_dictionaries()
@@ -97,9 +97,9 @@ class Texts:
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """A batch of events, from row ``first`` of the whole table on.
+    """A batch of events on disk; ``first`` is its first row in the whole table.
 
-    If several files have a column, the last file counts.
+    If several files have the same column, the last file counts.
     """
 
     first: int
@@ -109,7 +109,7 @@ class StoredBatch:
 
 
 class Part(EventTable):
-    """The events of one batch; links and ids are rows of the whole table."""
+    """The events of one batch; ids and links are row numbers of the whole table."""
 
     def __init__(self, events: pa.Table, first_row: int) -> None:
         super().__init__(events)
@@ -120,7 +120,7 @@ class Part(EventTable):
         return self._first_row
 
     def rows_named(self, column: str) -> Ints:
-        """Return the row of the whole table that each event's link names, or −1."""
+        """Return for each event the row of the whole table to which its link refers, or −1."""
         return self.ints(column, NONE)
 
 
@@ -158,35 +158,35 @@ class StoredEvents(EventTable):
         return pa.chunked_array([pa.concat_arrays(arrays)], _TYPES[name])
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """Load the whole table into memory, with columns replaced."""
+        """Load the whole table into memory, and replace columns."""
         return EventTable(self.arrow).with_columns(columns)
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield one table per batch, with only the texts that it uses."""
+        """Yield a table for each batch, with only the texts that the batch uses."""
         for number, batch in enumerate(self.batches):
             part = self.table(self.coded(number, columns), columns, own_texts=True)
             yield Part(part.arrow, batch.first)
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> StoredEvents:
-        """Replace columns, computed per batch, on disk."""
+        """Replace columns on disk; ``columns_of`` computes them for one batch at a time."""
         replacing = [self.encoded(columns_of(part)) for part in self.parts()]
         return self.overlaid(map(self.stored, replacing))
 
     def encoded(self, columns: Mapping[str, Any]) -> pa.Table:
-        """Convert columns to their form on disk, with texts as codes."""
+        """Convert columns to what is stored on disk: texts become codes."""
         arrays = {name: cast(values, _TYPES[name]) for name, values in columns.items()}
         for name in arrays.keys() & set(TEXT_COLUMNS):
             (arrays[name],) = self._texts.coded(name, [arrays[name]])
         return pa.table(arrays)
 
     def stored(self, coded: pa.Table) -> Path:
-        """Write columns, with texts as codes, to a new file."""
+        """Write columns to a new file; their texts are already codes."""
         path = self.folder.new("batch")
         write_columns(path, coded)
         return path
 
     def overlaid(self, files: Iterator[Path]) -> StoredEvents:
-        """Replace columns by those in ``files``, one per batch."""
+        """Replace columns; ``files`` has one file with the new columns for each batch."""
         batches = [
             StoredBatch(batch.first, batch.rows, batch.start_ns, (*batch.files, path))
             for batch, path in zip(self.batches, files, strict=True)
@@ -194,7 +194,7 @@ class StoredEvents(EventTable):
         return StoredEvents(self.folder, self._texts, batches, self._rank)
 
     def coded(self, number: int, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Read columns of a batch, with texts as codes; absent columns are left out."""
+        """Read columns of a batch; texts stay codes, and missing columns are left out."""
         batch = self.batches[number]
         arrays = {
             "event_id": pa.array(np.arange(batch.first, batch.first + batch.rows)),
@@ -208,7 +208,7 @@ class StoredEvents(EventTable):
         return pa.table({name: arrays[name].cast(types[name]) for name in wanted if name in arrays})
 
     def coded_rows(self, rows: Ints, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Read columns of some rows, with texts as codes."""
+        """Read columns of some rows; texts stay codes."""
         numbers = self.batch_of(rows)
         parts = [
             self.coded(number, columns).take(
@@ -221,13 +221,13 @@ class StoredEvents(EventTable):
         return pa.concat_tables(parts, promote_options="default")
 
     def batch_of(self, rows: Ints) -> Ints:
-        """Return the batch of each row."""
+        """Return the number of the batch that contains each row."""
         return np.searchsorted(self._first_rows, rows, side="right") - 1
 
     def table(
         self, coded: pa.Table, columns: Sequence[str] = SCHEMA.names, *, own_texts: bool = False
     ) -> EventTable:
-        """Decode columns to an events table, with ``own_texts`` only those in use."""
+        """Decode columns to an events table; ``own_texts`` drops texts that are not in use."""
         schema = (
             SCHEMA if columns == SCHEMA.names else pa.schema([SCHEMA.field(n) for n in columns])
         )
@@ -235,7 +235,7 @@ class StoredEvents(EventTable):
         return EventTable(pa.Table.from_arrays(arrays, schema=schema))
 
     def moved_to(self, folder: Folder) -> StoredEvents:
-        """Move the files to another folder."""
+        """Move the files of this table to another folder."""
         batches = [
             replace(batch, files=tuple(map(folder.move_in, batch.files))) for batch in self.batches
         ]
@@ -250,7 +250,7 @@ class StoredEvents(EventTable):
         return with_own_texts(texts, _TYPES[name], own_texts)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write one row group per batch, until ``stop`` is set."""
+        """Write one row group per batch; stop early if ``stop`` is set."""
         with parquet_writer(path) as file:
             for number in range(len(self.batches)):
                 if stop and stop.is_set():

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from lstmprof.events.intervals import Flags, Ints, longer_first
 from lstmprof.events.schema import COLUMNS, SCHEMA
 
-#: Null in arrays of integers that may be negative.
+#: Stands for null in arrays of integers that may be negative.
 UNKNOWN = np.iinfo(np.int64).min
-#: Null in arrays of row numbers and of text codes.
+#: Stands for null in arrays of row numbers and of text codes.
 NONE = -1
 #: Larger tables cache no arrays: an array of ten million rows takes 80 MB.
 CACHED_ROWS = 2**21
@@ -36,7 +36,7 @@ _Value = TypeVar("_Value")
 
 
 class EventTable:
-    """A table of events with columns of ``SCHEMA``, as read-only, cached arrays.
+    """A table of events with the columns of ``SCHEMA``; methods return them as cached arrays.
 
     Other methods are those of ``pyarrow.Table``.
     """
@@ -66,7 +66,7 @@ class EventTable:
         return self.arrow.__arrow_c_stream__(requested_schema)
 
     def equals(self, other: EventTable | pa.Table) -> bool:
-        """Return whether columns and values are the same."""
+        """Return whether both tables have the same columns and values."""
         return bool(self.arrow.equals(EventTable.of(other).arrow))
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -82,7 +82,7 @@ class EventTable:
         return EventTable(self.arrow.take(pa.array(rows)))
 
     def slice(self, start: int, length: int | None = None) -> EventTable:
-        """Return the rows from ``start`` on."""
+        """Return ``length`` rows from row ``start`` on, or all rows from there on."""
         return EventTable(self.arrow.slice(start, length))
 
     def filter(self, where: Flags | pa.Array | pa.ChunkedArray) -> EventTable:
@@ -90,7 +90,7 @@ class EventTable:
         return EventTable(self.arrow.filter(where if is_arrow else pa.array(where)))
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """Replace columns (name -> values)."""
+        """Replace columns by new values, given as {name: values}."""
         arrow = self._arrow
         for name, values in columns.items():
             field = SCHEMA.field(name)
@@ -107,15 +107,18 @@ class EventTable:
 
     @property
     def first_row(self) -> int:
-        """Return the row of the whole table at which this part begins."""
+        """Return the row of the whole table at which this part of it begins."""
         return 0
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield parts that fit into memory, in order of time, with at least ``columns``."""
+        """Yield parts of the table that fit into memory, in order of time.
+
+        A part has at least ``columns``.
+        """
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
-        """Replace the columns that ``columns_of`` computes for each part."""
+        """Replace columns; ``columns_of`` computes the new ones for each part of the table."""
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
@@ -149,7 +152,7 @@ class EventTable:
         return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def texts(self, column: str) -> tuple[Ints, list[str]]:
-        """Return a text column as (codes, distinct texts); code −1 means null."""
+        """Return (codes, texts) of a text column: row n has ``texts[codes[n]]``; −1 is null."""
         codes, values = self._codes(column)
         return self._once(("texts", column), lambda: codes.astype(np.int64)), values
 
@@ -165,9 +168,9 @@ class EventTable:
         dtype: Any = np.int64,
         rows: Flags | None = None,
     ) -> np.ndarray:
-        """Return ``function`` of each row's text, computed once per text; ``unknown`` for null.
+        """Apply ``function`` to the text of each row, once per distinct text.
 
-        Rows outside of the mask ``rows`` are ``unknown``, too.
+        A null, and a row outside of the mask ``rows``, gives ``unknown``.
         """
         codes, values = self._codes(column)
         if rows is None:
@@ -199,7 +202,7 @@ class EventTable:
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write a Parquet file; subclasses may stop early."""
+        """Write the table to a Parquet file; ``stop`` ends this early only for a table on disk."""
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))
 
@@ -209,14 +212,14 @@ class EventTable:
         return sorted(ranks, key=lambda rank: (rank is not None, rank))
 
     def rows_of_rank(self, rank: int | None) -> Ints:
-        """Return the rows of one rank."""
+        """Return the row numbers of one rank's events."""
         number = UNKNOWN if rank is None else rank
         if not self._caches():
             return np.flatnonzero(self.ints("rank", UNKNOWN) == number)
         return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
     def rows_named(self, column: str) -> Ints:
-        """Return the row that each row's link (``parent_id`` …) names, or −1."""
+        """Return for each row the row to which its link (``parent_id`` …) refers, or −1."""
         return self._once(("function", column), lambda: self.rows_of(self.ints(column, -1)))
 
     def rows_of(self, event_ids: Ints) -> Ints:
@@ -225,16 +228,16 @@ class EventTable:
         return np.asarray(row_of[np.where(event_ids < len(row_of) - 1, event_ids, -1)], np.int64)
 
     def once(self, function: Callable[[Any], _Value], *reads: str) -> _Value:
-        """Return ``function`` of this table, computed and cached on the first call.
+        """Return ``function(self)``, which is computed only on the first call.
 
-        If ``reads`` names all columns that it reads, the value survives the replacement of other
-        columns.
+        If ``reads`` names all columns that the function reads, the result stays valid when other
+        columns are replaced.
         """
         key = ("columns", function, *reads) if reads else ("function", function)
         return self._once(key, lambda: function(self))
 
     def keeping(self, function: Callable[[Any], _Value], value: _Value) -> Self:
-        """Cache a value as the result of ``once(function)``."""
+        """Use ``value`` as the result of ``once(function)``, without a call."""
         self._cache["function", function] = value
         return self
 
@@ -292,7 +295,7 @@ def _end_ns(events: EventTable) -> Ints:
 
 
 def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTable:
-    """Make an events table, sorted by start, the longer event first, and numbered.
+    """Make an events table: sort events by start, the longer event first, and number them.
 
     ``kind``, ``name``, ``start_ns`` and ``dur_ns`` are required; other absent columns are null.
 

@@ -51,10 +51,10 @@ def runtime_state(name: str) -> str:
 
 
 def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Ints:
-    """Return the state of the thread in each event, as an index into ``STATES``; −1 on a device.
+    """Return what the thread does in each event: an index into ``STATES``, −1 on a device.
 
-    ``framework_ranges`` are names of steps and ranges in which only the framework runs, so their
-    state is ``dispatch``. Only the first name that occurs is used.
+    In steps and ranges named in ``framework_ranges`` only the framework runs, so their state is
+    ``dispatch``. Only the first name that occurs is used.
     """
     ranges = events.is_kind("step", "range")
     named = (ranges & events.is_one_of("name", name) for name in framework_ranges)
@@ -72,7 +72,7 @@ _THREAD_COLUMNS = ("rank", "pid", "tid", "device", "kind")
 
 
 def thread_ids(events: EventTable) -> Ints:
-    """Return each event's thread number; −1 on a device."""
+    """Return the number of each event's host thread; −1 for an event of a device."""
     return events.once(_thread_ids, *_THREAD_COLUMNS)
 
 
@@ -116,7 +116,7 @@ def _depths(events: EventTable) -> Ints:
 
 
 def content_order(events: EventTable, rows: Ints) -> Ints:
-    """Return sort keys by name, category and stream, to break ties in any order of rows."""
+    """Return sort keys by name, category and stream, for events that times do not order."""
     keys = [
         places[events.texts(column)[0][rows]]
         for column, places in events.once(_ordered_texts, "name", "category")
@@ -135,21 +135,21 @@ def _ordered_texts(events: EventTable) -> list[tuple[str, Ints]]:
 
 
 def innermost(events: EventTable, rows: Ints) -> Segments:
-    """Return a thread's innermost event at each time; ``rows`` are the thread's events."""
+    """Return the innermost event of a thread at each time; ``rows`` are the thread's events."""
     nested = nesting_order(events, rows)
     start, end = events.start_ns[nested], events.end_ns[nested]
     segments = foremost(start, end, np.arange(len(nested))[::-1])
     return Segments(segments.start_ns, segments.end_ns, nested[segments.owner])
 
 
-#: Longest Python time before an op that counts as the cost of calling it. In torch-lstmcell-basic
-#: with 4 units on an EPYC, 95 % of the Python times between ops are under 3.4 µs, or under 9.6 µs
-#: on a busy machine.
+#: Python time of at most this length before an op counts as the cost of calling the op. In
+#: torch-lstmcell-basic with 4 units on an EPYC, 95 % of the Python times between ops are under 3.4
+#: µs, or under 9.6 µs on a busy machine.
 CALL_GAP_NS = 10_000
 
 
 def ops_called(events: EventTable, thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
-    """Return the op that each interval of Python calls, or −1.
+    """Return for each interval of Python the op that Python calls after it, or −1.
 
     The op begins when the interval ends, on the same thread; if several begin, it is the outermost.
     The interval has at most ``CALL_GAP_NS``.

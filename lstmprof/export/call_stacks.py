@@ -90,7 +90,7 @@ def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: 
     spent = (intervals.end_ns - intervals.start_ns).tolist()
     for place, label, ns in zip(around.tolist(), intervals.label.tolist(), spent, strict=True):
         state, part = intervals.labels[label]
-        # idle time of a device is an inner frame of the host's stack for which it waits
+        # show a device's idle time below the host's stack for which the device waits
         if place == ROOT or (device is not None and state != "busy"):
             place = tree.beneath(place, part if state == "busy" else f"{state}: {part}")
         total[place] = total.get(place, 0) + ns
@@ -136,7 +136,7 @@ def _drawn(events: EventTable, by: str) -> Flags:
 
 
 def _names(events: EventTable) -> list[str]:
-    """Return the name of each event's frame, without parts that differ between steps."""
+    """Return the name of each event's frame, without parts that differ between steps: ``#3``."""
     codes, texts = events.texts("name")
     frames = [VARYING.sub("", text.removeprefix(MODULE)) or text for text in texts]
     steps = events.is_kind("step").tolist()

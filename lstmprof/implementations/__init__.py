@@ -93,7 +93,7 @@ class System:
     needs: str
 
 
-#: What PyPI and Debian 12 had in 2026-11, for x86-64.
+#: The reasons rest on what PyPI and Debian 12 had for x86-64 in 2026-11.
 NOT_RUN: Tuple[System, ...] = (
     System(
         "CNTK 2.7",

@@ -1,6 +1,7 @@
 """A row of the table of implementations: its name, its file, and what it does not support.
 
-Users see the reasons unchanged. Workers import this file: only the standard library and Python 3.7.
+Users see the reasons unchanged. This file needs only Python 3.7 and its standard library, because
+workers import it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ LATER = "not implemented yet"
 ANOMALY = "only PyTorch has an anomaly mode"
 
 OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
-#: Unusual features -> why an implementation without them in ``knows`` does not support them.
+#: Unusual feature -> why implementations do not support it, unless their ``knows`` contains it.
 UNUSUAL: Mapping[str, str] = {
     "gru": "it has LSTM cells only",
     "rnn": "it has LSTM cells only",
@@ -22,7 +23,7 @@ UNUSUAL: Mapping[str, str] = {
     "variable length": "it always computes the padded length of every sequence",
 }
 
-#: What inference engines for ONNX on a CPU do not support.
+#: Feature -> why inference engines for ONNX on a CPU do not support it.
 _ENGINES_LACK: Mapping[str, str] = {
     "train": "it computes no gradients; use --mode forward",
     "cuda": LATER,
@@ -35,7 +36,7 @@ _ENGINES_LACK: Mapping[str, str] = {
 
 
 def _unsupported(name: str, no_gpu: str) -> Mapping[str, str]:
-    """Return what a library on a CPU usually does not support."""
+    """Return feature -> why a library on a CPU usually does not support it."""
     return {
         **dict.fromkeys(("cuda", "cuda-graph"), no_gpu),
         "ctc": name + " has no CTC loss",
@@ -48,7 +49,7 @@ def _unsupported(name: str, no_gpu: str) -> Mapping[str, str]:
     }
 
 
-#: What no implementation of a framework supports.
+#: Framework -> feature -> why none of its implementations supports the feature.
 FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     "torch": {
         "xla": "only TensorFlow and JAX compile with XLA",
@@ -198,19 +199,19 @@ class Implementation:
 
     @property
     def family(self) -> str:
-        """Return the folder of the file, by which lists are grouped."""
+        """Return the folder of the implementation's file, such as ``torch``; lists group by it."""
         return self.file.partition(".")[0]
 
     @property
     def framework(self) -> str:
-        """Return the framework, which selects the training loop."""
+        """Return the framework, such as ``jax``, which selects the training loop."""
         return self.runs_on or self.family
 
     def form_on(self, device: str) -> str:
         return self.form_on_gpu if self.form_on_gpu and device == "cuda" else self.form
 
     def lacks(self, version: Optional[str]) -> Optional[str]:
-        """Return why a version of the framework is too old."""
+        """Return why a version of the framework is too old; None if it is not."""
         numbers = version_numbers(version or "")
         if not numbers or numbers >= version_numbers(self.since):
             return None
@@ -219,6 +220,6 @@ class Implementation:
         )
 
     def refusals(self) -> Dict[str, str]:
-        """Return everything that it does not support, with reasons."""
+        """Return feature -> why the implementation does not support it."""
         unknown = {need: why for need, why in UNUSUAL.items() if need not in self.knows}
         return dict(unknown, **FRAMEWORKS[self.framework], **self.refuses)

@@ -1,6 +1,6 @@
 """The table of implementations, in the order in which users see them.
 
-Workers import this file: only the standard library and Python 3.7.
+This file needs only Python 3.7 and its standard library, because workers import it.
 """
 
 from __future__ import annotations

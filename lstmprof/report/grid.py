@@ -364,7 +364,7 @@ def _each(texts: Any) -> str:
 
 
 def _versions(infos: Sequence[RunInfo]) -> str:
-    """Return the versions of packages, with the implementations if they differ."""
+    """Return the versions as text: ``torch 2.13``, with implementations if they differ."""
     runs_of: dict[str, list[str]] = {}
     for info in infos:
         items = (info.versions or {}).items()

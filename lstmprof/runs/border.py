@@ -51,7 +51,7 @@ _Made = TypeVar("_Made")
 
 
 def path_of(run: Run) -> Path:
-    """Return a run's folder, for ``from_good``."""
+    """Return the folder of a run, as ``from_good`` needs it."""
     return run.path
 
 
@@ -94,10 +94,10 @@ def from_good(
     leave_out: LeaveOut,
     together: object = "the runs together",
 ) -> _Made:
-    """Return ``make(items)``, without the items for which ``make([item])`` fails.
+    """Return ``make(items)``; leave out each item for which ``make([item])`` fails.
 
-    Their errors go to ``leave_out``. Messages show ``path_of(item)``, or ``together`` for all
-    items.
+    The errors of omitted items go to ``leave_out``. A message names its item by ``path_of(item)``,
+    and all items by ``together``.
     """
     try:
         with border(path_of(items[0]) if len(items) == 1 else together):
@@ -117,7 +117,7 @@ def _faults(
     items: Sequence[_Item],
     path_of: Callable[[_Item], object],
 ) -> dict[int, LstmprofError]:
-    """Return the error of each item for which ``make([item])`` fails, by position."""
+    """Return {position: error} of the items for which ``make([item])`` fails."""
     faults = {}
     for number, item in enumerate(items):
         try:
@@ -129,7 +129,7 @@ def _faults(
 
 
 def _logged(place: object, error: Exception) -> Path | None:
-    """Append the traceback to this process's log; return the log's path."""
+    """Append a traceback to the log of lstmprof's bugs; return the log's path."""
     text = _entry(place, error).encode(errors="backslashreplace")
     for log in (_log_in_cache, _temporary_log):
         with suppress(OSError):
@@ -149,7 +149,7 @@ def _log_in_cache() -> Path:
 
 @lru_cache(maxsize=1)
 def _temporary_log() -> Path:
-    """Make an empty file with an unguessable name."""
+    """Make an empty log file in TMPDIR, with a name that nobody can guess."""
     handle, path = tempfile.mkstemp(prefix="lstmprof-defects-", suffix=".log")
     os.close(handle)
     return Path(path)

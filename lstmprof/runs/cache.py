@@ -66,9 +66,9 @@ def opened(
     leave_out: LeaveOut,
     reading: Reading = lambda path, name: None,
 ) -> list[list[Run]]:
-    """Open runs like ``open_runs``, with one list for each word that has runs.
+    """Open runs like ``open_runs``; return one list for each word that has runs.
 
-    ``reading`` is called before the profile of a single local file is read.
+    ``reading`` is called before lstmprof reads the profile in a single local file.
     """
     words, cache = list(words), cache or cache_folder()
     opened_of = [_opened(word, cache, reading) for word in words]
@@ -86,14 +86,14 @@ def opened(
 
 @dataclass
 class _Opened:
-    """The runs at one path or URL, and the errors of unreadable ones."""
+    """The runs at one path or URL, and the errors of its unreadable files."""
 
     runs: list[Run] = field(default_factory=list)
     faults: list[LstmprofError] = field(default_factory=list)
 
     @contextmanager
     def trying(self, place: object) -> Iterator[None]:
-        """Collect an error of the block in ``faults``."""
+        """Add an error of the block to ``faults``."""
         try:
             with border(place):
                 yield
@@ -115,11 +115,11 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
 
 
 def _runs_at(word: Path | str) -> Sequence[Path | str]:
-    """Return the run at ``word``, or the runs directly inside."""
+    """Return ``word`` if it is a run, or else the runs directly inside it."""
     if is_url(word):
         return remote.run_urls_at(str(word))
     path = Path(word)
-    # other words are reported when profiles are read
+    # Reading the profiles reports a word that is no folder.
     if not str(word) or not path.is_dir():
         return []
     return [path] if is_run(path) else run_folders_in(path)
@@ -150,9 +150,9 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 def _ingest(
     word: Path | str, cache: Path, result: _Opened, reading: Reading, deeper: Collection[Path]
 ) -> None:
-    """Make runs of the raw profiles at ``word``, unless the cache has them.
+    """Make runs of the raw profiles at ``word``, unless the cache has these runs.
 
-    The profiles of ``deeper``, the runs below ``word``, are not read again.
+    ``deeper`` are the folders of runs below ``word``; their profiles are not read again.
     """
     # Imported here, because the readers take long to import, and runs do not need them.
     from lstmprof.formats import sources
@@ -176,7 +176,7 @@ def _ingest(
 
 
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
-    """Make a run of some files in the cache, or in a temporary folder if it cannot be written."""
+    """Make a run of some files in the cache; if it cannot be written, in a temporary folder."""
     from lstmprof.runs.ingest import Ingested, Task
 
     place = usable_cache(cache)
@@ -200,7 +200,7 @@ def _cached_runs(folder: Path) -> list[Run]:
 
 @lru_cache(maxsize=1)
 def _annotation(folder: Path) -> str:
-    """Return a digest of the code that derives columns, so that changed code makes runs again."""
+    """Return a hash of the code that derives columns; if the code changes, runs are made again."""
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())
@@ -227,7 +227,7 @@ def resolve_baseline(word: str) -> str:
 
 
 def save(name: str, runs: Sequence[Run], *, force: bool = False) -> Path:
-    """Copy runs into a baseline, completely or not at all."""
+    """Copy runs into the baseline ``name``, completely or not at all."""
     place = FOLDER / _checked(name)
     if place.is_symlink() or (place.exists() and not force):
         next_step = "add --force to overwrite it, or choose another name"

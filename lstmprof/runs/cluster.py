@@ -33,7 +33,7 @@ _WORKERS_S = 30
 
 @dataclass
 class Cluster:
-    """A cluster whose scheduler has answered and has workers."""
+    """A dask cluster that can run tasks: its scheduler has answered and has workers."""
 
     address: str
     client: Client
@@ -67,13 +67,13 @@ class Cluster:
 
 
 class _Releasing(Executor):
-    """Releases finished futures, so that a cluster does not keep results."""
+    """An executor that releases finished futures, so that the cluster drops their results."""
 
     def __init__(self, client: Client) -> None:
         self._executor = client.get_executor(pure=False)
 
     def submit(self, fn: Callable[..., _Made], /, *args: Any, **kwargs: Any) -> Future[_Made]:
-        """Run a call on a worker."""
+        """Run a call on a worker of the cluster."""
         outcome: Future[_Made] = Future()
         remote = self._executor.submit(fn, *args, **kwargs)
         remote.add_done_callback(functools.partial(_copy, outcome))
@@ -104,7 +104,7 @@ def killed_worker() -> type[Exception]:
 
 @contextmanager
 def cluster(address: str, progress: Progress) -> Iterator[Cluster]:
-    """Yield the cluster of a scheduler, after checking that its workers have this lstmprof."""
+    """Yield the cluster of a scheduler; all its workers must have this version of lstmprof."""
     with _client(address, progress) as client:
         if not _workers(client, address):
             progress(f"{address}: waiting up to {_WORKERS_S} s for workers")
@@ -166,7 +166,7 @@ def _unlogged(logger: str) -> Iterator[None]:
 
 
 def _workers(client: Client, address: str) -> dict[str, Any]:
-    """Return each worker's number of threads, by address."""
+    """Return {address of the worker: its number of threads}."""
     try:
         threads: dict[str, Any] = client.nthreads()
     # the fault may be OSError, TimeoutError, RuntimeError or ValueError

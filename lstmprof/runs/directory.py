@@ -26,7 +26,7 @@ from lstmprof.base.scratch import left_by_ended_processes, made_temporary_folder
 PARTIAL = ".partial-"
 #: Longest name in Linux's file systems (NAME_MAX).
 MOST_NAME_BYTES = 255
-#: No cache is written to a disk with fewer free bytes.
+#: The cache is not used if its disk has fewer free bytes.
 _LEAST_BYTES = 2**16
 #: Constants of linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
@@ -45,7 +45,7 @@ def cache_folder() -> Path:
 
 
 def _untrusted(folder: Path) -> str | None:
-    """Say why other users can write to ``folder``; None if they cannot."""
+    """Say why other users can write to ``folder``; return None if they cannot."""
     try:
         facts = folder.stat()
     except (OSError, ValueError):
@@ -56,7 +56,7 @@ def _untrusted(folder: Path) -> str | None:
 
 
 def _home() -> Path:
-    """Return the home folder; one that does not exist if the user has none (containers)."""
+    """Return the home folder; a user without one (in containers) gets a missing folder."""
     try:
         return Path.home()
     except RuntimeError:
@@ -64,13 +64,13 @@ def _home() -> Path:
 
 
 def usable_cache(cache: Path) -> Path:
-    """Return the cache; if it cannot be written, warn and return a temporary folder."""
+    """Return the cache if it can be written; if not, warn and return a temporary folder."""
     fault = unwritable(cache)
     return cache if fault is None else instead_of(cache, fault)
 
 
 def unwritable(folder: Path) -> str | None:
-    """Say why ``folder``, made if missing, cannot be written; None if it can."""
+    """Make ``folder`` if it is missing; say why it cannot be written, or return None."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
@@ -82,7 +82,7 @@ def unwritable(folder: Path) -> str | None:
 
 @lru_cache(maxsize=None)
 def instead_of(cache: Path, fault: str) -> Path:
-    """Warn that the cache is not used; return this process's temporary folder instead."""
+    """Warn that the cache is not used; return a temporary folder for this process."""
     folder = made_temporary_folder()
     atexit.register(remove, folder)
     warnings.warn(
@@ -115,7 +115,7 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
 
 
 def _check_place(place: Path, *, force: bool) -> None:
-    """Check that a run may be written to ``place``, over another one only with ``force``."""
+    """Check that a run may be written to ``place``; only ``force`` allows to replace a run."""
     if not place.exists():
         return
     if not force:
@@ -142,7 +142,7 @@ def _write_error(out: Path, text: str, fault: OSError) -> RunError:
 
 @contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder in ``out``, which is never taken for a run."""
+    """Yield a temporary folder in ``out``; its name shows that it is no run."""
     try:
         str(out).encode()
     except UnicodeEncodeError as fault:  # Parquet's library cannot write there
@@ -186,13 +186,13 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
 
 
 def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
-    """Rename a folder; replace an older run with ``force``."""
+    """Rename the folder ``content`` to ``place``; with ``force``, replace an older run there."""
     _check_place(place, force=force)  # another process may have been faster
     put(content, place, replaced, force=force)
 
 
 def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> None:
-    """Rename a folder; with ``force``, replace an older one."""
+    """Rename the folder ``content`` to ``place``; with ``force``, replace an older folder there."""
     try:
         if _moved(content, place):
             return
@@ -207,7 +207,7 @@ def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> No
 
 
 def _moved(content: Path, place: Path) -> bool:
-    """Rename a folder unless ``place`` exists; return whether that worked."""
+    """Rename ``content`` to ``place``; return False if ``place`` exists already."""
     try:
         if not place.exists():
             content.rename(place)
@@ -219,7 +219,7 @@ def _moved(content: Path, place: Path) -> bool:
 
 
 def _exchanged(first: Path, second: Path) -> bool:
-    """Exchange two names atomically, if the system can. Source: rename(2)."""
+    """Exchange the names of two folders atomically, if the system can. Source: rename(2)."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     names = [os.fsencode(path.absolute()) for path in (first, second)]
     if rename is None:
@@ -228,7 +228,10 @@ def _exchanged(first: Path, second: Path) -> bool:
 
 
 def _replace_by_renames(content: Path, place: Path, replaced: Path) -> None:
-    """Replace ``place`` by two renames; ``sweep`` restores ``replaced`` after a crash."""
+    """Replace a folder by two renames.
+
+    If the process is killed between them, ``sweep`` restores the old folder, ``replaced``.
+    """
     replaced.mkdir()
     place.rename(replaced / place.name)
     try:
@@ -240,7 +243,7 @@ def _replace_by_renames(content: Path, place: Path, replaced: Path) -> None:
 
 
 def sweep(out: Path) -> None:
-    """Remove the temporary folders of killed processes; restore runs that they were replacing."""
+    """Remove temporary folders of killed processes; restore runs that these were replacing."""
     for partial in left_by_ended_processes(out, PARTIAL):
         for old in (partial / "replaced").glob("*"):
             with suppress(OSError):  # another process has already restored it

@@ -36,12 +36,12 @@ Variables: TypeAlias = dict[str, str] | None
 
 
 def fact(meaning: str, null_when: str = MADE_ELSEWHERE, column: str = "") -> msgspec.Meta:
-    """Describe a field of run.json; ``column`` is its SQL name if different."""
+    """Describe a field of run.json; ``column`` is its name in SQL, if that differs."""
     return msgspec.Meta(description=meaning, extra={"null_when": null_when, "column": column})
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of run.json; fields of later versions are ignored."""
+    """The base class of the parts of run.json. Fields that a later version added are ignored."""
 
 
 #: ``WorkloadInfo.loss`` → its name for users.
@@ -83,7 +83,7 @@ class WorkloadInfo(Record, frozen=True):
 
     @property
     def words(self) -> int | None:
-        """Return the number of tokens per batch, with padding."""
+        """Return the number of tokens per batch, including padding."""
         if not self.vocabulary or self.batch is None or self.time_steps is None:
             return None
         return self.batch * self.time_steps
@@ -129,13 +129,13 @@ class Peaks(Record, frozen=True):
 
 
 class ScriptLine(Record, frozen=True):
-    """A line or function of the user's code, outside a framework, in which steps spend time.
+    """A line or function of the user's code in which steps spend time.
 
-    ``ns`` is its time per sampled step, ``waits_ns`` the part in which something other than a
-    framework blocked the thread. ``call`` is the function that the line calls; None if it only
-    waits, or if the entry is about all of ``function``. ``file`` is None for the garbage collector.
-    ``beside`` is True if a framework calls the line in another thread, such as a generator of
-    tf.data.
+    ``ns`` is its time per sampled step, ``waits_ns`` the part of it in which something other than a
+    framework blocked the thread. ``call`` is the function that the line calls; None if the line
+    only waits, or if the entry is about all of ``function``. ``file`` is None for the garbage
+    collector. ``beside`` is True if a framework calls the line in another thread, such as a
+    generator of tf.data.
     """
 
     file: Text = None
@@ -590,11 +590,11 @@ class RunInfo(Record, frozen=True):
 
     @property
     def called(self) -> str:
-        """Return the implementation and label of the run; empty if unknown."""
+        """Return implementation and label of the run as one text: ``torch-nn-lstm fast``."""
         return f"{self.implementation or ''} {self.label or ''}".strip()
 
     def thread_names(self, rank: int | None) -> dict[str, str]:
-        """Return the names of a rank's host threads by thread id."""
+        """Return {thread id: name} of the host threads of a rank."""
         metadata = self.profile_metadata or {}
         ranks = metadata.get("ranks")
         rank_metadata = ranks.get(str(rank), metadata) if isinstance(ranks, dict) else metadata

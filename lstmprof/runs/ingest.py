@@ -54,8 +54,8 @@ _DIGEST_DIGITS = 8
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
     """Return a unique run name for each group of files.
 
-    Files of one folder give what their names have in common, files of several folders the name of
-    the folder around them.
+    For files of one folder, it is what their names have in common. For files of several folders, it
+    is the name of the folder around these.
     """
     if len(groups) == 1 and len(groups[0]) > 1:
         return [_fitting(profile_name(word))]
@@ -76,7 +76,7 @@ def _shared(names: Sequence[str]) -> list[bool]:
 
 
 def _fitting(name: str, place: str = "") -> str:
-    """Shorten a name that is too long, with a digest; add a digest of ``place`` if it is given."""
+    """Cut a name that is too long, and add a hash; add a hash also if ``place`` is given."""
     if not place and len(name.encode()) <= MOST_NAME_BYTES:
         return name
     digest = hashlib.sha256(f"{place}|{name}".encode(errors="surrogateescape")).hexdigest()
@@ -107,10 +107,11 @@ _Error = TypeVar("_Error", bound=LstmprofError)
 
 @dataclass(frozen=True)
 class Ingested:
-    """The result of ingesting some files.
+    """The result of making runs from some files.
 
     ``errors`` are about unreadable files, ``foreign`` about files that are no profiles.
-    ``made_before`` are runs of the same files. ``read`` are profiles that must still be joined.
+    ``made_before`` are existing runs of the same files. ``read`` are profiles that must still be
+    joined to a run.
     """
 
     runs: list[Run | RemoteRun] = field(default_factory=list)
@@ -149,7 +150,10 @@ def ingest_profiles(
 
 @dataclass(frozen=True)
 class Task:
-    """Files that may become one run called ``name`` in ``out``, a folder or URL."""
+    """The work of making one run, called ``name`` in ``out``, from the files ``group``.
+
+    If the files prove to be no job, there are several runs. ``out`` is a folder or URL.
+    """
 
     group: Sequence[Source]
     name: str
@@ -160,7 +164,7 @@ class Task:
 
     @property
     def label(self) -> Path | str:
-        """Return the path or URL of the first file, for messages."""
+        """Return the path or URL of the first file, for error messages."""
         return self.group[0].label
 
     @property
@@ -173,7 +177,7 @@ class Task:
         return self.joined(map(read, self.group))
 
     def joined(self, parts: Iterable[Ingested]) -> Ingested:
-        """Write one run if the profiles are the ranks of a job, or else one each."""
+        """Write one run if the files are ranks of one job, or else one run per file."""
         profiles, done, failed = ProfileCollection(), NOTHING, []
         for source, part in zip(self.group, parts, strict=True):
             errors = part.errors
@@ -190,7 +194,7 @@ class Task:
         return done
 
     def made_before(self) -> Ingested | None:
-        """Return the existing run of these files if they are unchanged."""
+        """Return the run that exists already, if it was made from the same unchanged files."""
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None
@@ -201,13 +205,13 @@ class Task:
 
 
 def _file_bytes(source: Source) -> int:
-    """Return the size of a local file; 0 in archives and at URLs."""
+    """Return the size of a local file; 0 for a file in an archive or at a URL."""
     is_local = isinstance(source.label, Path) and source.label.is_file()
     return Path(source.label).stat().st_size if is_local else 0
 
 
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
-    """Return the run, or None if it is missing or damaged (reported later)."""
+    """Return the run ``name`` in ``out``; None if it is missing, or damaged (reported later)."""
     if isinstance(out, str):
         return remote.whole_run_at(f"{out}/{name}")
     try:
@@ -236,8 +240,8 @@ def tasks(
 def _parts(group: list[Source]) -> list[list[Source]]:
     """Return ``[group]`` if its files may be ranks of one job, or else one group per file.
 
-    They may not if a file shows no rank, neither in a name nor in its content. Only the smallest
-    readable file without a rank in its name is read for that.
+    They may not be ranks if a file shows no rank, neither in its name nor in its content. To check
+    the content, only the smallest readable file without a rank in its name is read.
     """
     if len(group) < 2 or sources.are_hosts(group):
         return [group]
@@ -254,7 +258,10 @@ def _parts(group: list[Source]) -> list[list[Source]]:
 
 
 def read(source: Source, base: Path | None = None) -> Ingested:
-    """Read one file: return its profile, with events on disk in ``base`` if given, or its error."""
+    """Read a file; return its profile or its error.
+
+    With ``base``, the events are written to disk there.
+    """
     try:
         with border(source.label):
             profile = formats.read_raw(source.label, source.load)
@@ -266,16 +273,16 @@ def read(source: Source, base: Path | None = None) -> Ingested:
 
 
 def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = ()) -> Ingested:
-    """Write the run of some files, without files whose annotation fails.
+    """Write the run of some files, without files for which steps and links cannot be computed.
 
-    If the files make no run together, each becomes a run of its own. ``missing`` files of the job
-    could not be read.
+    If the files together make no run, each becomes a run of its own. ``missing`` are files of the
+    same job that could not be read.
     """
     errors: list[LstmprofError] = []
 
     def made(good: Sequence[Read]) -> tuple[Sequence[Read], Profile]:
         profiles = [profile for _, profile in good]
-        # ``_runs`` has checked that several files are the ranks of one job
+        # ``_runs`` has checked that several files are the ranks of one job.
         profile = sources.join_ranks(_ranks(good) or (), profiles) if good[1:] else profiles[0]
         steps = annotated(profile.events, captured=False, step_range=task.step_range)
         return good, replace(profile, events=steps)
@@ -316,13 +323,13 @@ def _with_note_on_missing(
 
 
 def _bare(error: _Error) -> _Error:
-    """Drop the traceback, which would keep the file's content in memory."""
+    """Remove the traceback of an error, because it would keep the file's content in memory."""
     error.__cause__ = error.__context__ = error.__traceback__ = None
     return error
 
 
 def _written(task: Task, profile: Profile) -> Run | RemoteRun:
-    """Write the run to a folder, or upload it to a URL."""
+    """Write the run to the task's folder, or upload it to its URL."""
     if isinstance(task.out, Path):
         return _written_to(task.out, task, profile)
     with staging(usable_cache(cache_folder()) / "uploads") as folder:
@@ -334,7 +341,7 @@ INGESTED = "ingest"
 
 
 def _written_to(out: Path, task: Task, profile: Profile) -> Run:
-    """Write an annotated profile as a run."""
+    """Write an annotated profile as a run into the folder ``out``."""
 
     def written(stop: Event) -> None:
         write_events(folder, profile.events, profile.counters, stop)
@@ -380,7 +387,7 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
 
 
 def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]]:
-    """Return (name, files) of each run to make."""
+    """Return (name, files) of each run to make from these files."""
     if len(members) < 2:
         return [(name, members)] if members else []
     if _ranks(members):
@@ -394,11 +401,11 @@ def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]
 
 
 def _named(parts: Sequence[Sequence[Read]]) -> list[tuple[str, Sequence[Read]]]:
-    """Name the runs, one per part."""
+    """Return (name of the run, files) for each part, which becomes one run."""
     names = run_names("", [[source for source, _ in part] for part in parts])
     return list(zip(names, parts, strict=True))
 
 
 def _ranks(members: Sequence[Read]) -> list[int] | None:
-    """Return the rank of each file, or None if they are no job."""
+    """Return the rank of each file; None if the files are no job."""
     return sources.ranks_of([file for file, _ in members], [profile for _, profile in members])

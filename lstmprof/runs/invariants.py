@@ -25,7 +25,7 @@ from lstmprof.runs.metadata import AGAIN
 #: Columns with ids of other events.
 _LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
 _TIMES = ("start_ns", "dur_ns")
-#: Limit of times and durations in ns; the sum of two still fits into an int64.
+#: Limit of times and durations in ns; the sum of a time and a duration still fits into an int64.
 MOST_NS = 2**62
 #: A file of any size may have ``FREE_ROWS`` rows; further rows take at least ``ROW_BYTES`` each. In
 #: real files, even repeated events of one step take 4.8 bytes.
@@ -46,7 +46,7 @@ _TEXTS = (pa.string(), pa.large_string())
 
 
 def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
-    """Check column types; integers may have other widths, and texts may be dictionaries."""
+    """Check the types of all columns; wider integers and dictionaries of texts are valid, too."""
     for field in actual:
         wanted = schema.field(field.name).type
         if not _serves(field.type, wanted):
@@ -70,7 +70,7 @@ def check_nulls(path: Path, table: pa.Table, schema: pa.Schema) -> None:
 
 
 def check_counts(path: Path, table: pa.Table) -> None:
-    """Check that no integer is negative, or too large to sum over all rows."""
+    """Check that no integer is negative, or so large that the sum over all rows may overflow."""
     for field in table.schema:
         if pa.types.is_integer(field.type):
             bounds = pc.min_max(table.column(field.name))
@@ -105,7 +105,7 @@ def check_texts(path: Path, table: pa.Table) -> None:
 
 
 def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES) -> None:
-    """Check that the file is large enough for its rows and texts."""
+    """Refuse a file that claims more rows or texts than its size allows."""
     rows, length = file.metadata.num_rows, path.stat().st_size
     if rows > FREE_ROWS + length / row_bytes:
         raise RunError(f"{path}: claims {rows} rows in {length} bytes", AGAIN)
@@ -131,7 +131,7 @@ def check_counters(path: Path, file: pq.ParquetFile) -> None:
 
 
 def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = None) -> None:
-    """Check the rows of events.parquet; ``gathered`` gets them if given."""
+    """Check the rows of events.parquet, and add them to ``gathered`` if it is given."""
     count = file.metadata.num_rows
     required = [field.name for field in SCHEMA if not field.nullable]
     columns = [*required, *(name for name in _LINKS if name in file.schema_arrow.names)]
@@ -144,7 +144,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
         fault = next(_faults(batch, first, count), None)
         if fault:
             raise RunError(f"{path}: {fault}", AGAIN)
-        # a circle of parents has a row whose parent comes later
+        # If parents form a circle, one of its rows has a parent in a later row.
         parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
         suspects.append(first + np.flatnonzero(parent >= np.arange(first, first + len(parent))))
         if gathered is not None:
@@ -157,7 +157,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
 
 
 def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
-    """Yield the faults of a batch, from row ``first`` of a table of ``count`` rows."""
+    """Yield the faults in a batch, which begins at row ``first`` of ``count`` rows."""
     for field in SCHEMA:
         if not field.nullable and batch.column(field.name).null_count:
             yield _NULL.format(field.name)
@@ -186,7 +186,7 @@ def _integers(batch: pa.RecordBatch, name: str) -> Ints:
 
 
 def _around_itself(file: pq.ParquetFile, rows: Ints) -> int | None:
-    """Return the first of ``rows`` whose chain of parents has no end."""
+    """Return the first of ``rows`` that is its own ancestor."""
     above = file.read(["parent_id"]).column(0).fill_null(NONE).to_numpy().astype(np.int64)
     ancestor = np.append(above, NONE)
     for _ in range(len(above).bit_length()):

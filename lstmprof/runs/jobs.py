@@ -33,29 +33,32 @@ from lstmprof.runs.ingest import Ingested, Task, read, tasks
 
 @dataclass(frozen=True)
 class Share(Task):
-    """One file of a large job; a worker reads it into ``base``, a folder that all workers see."""
+    """One file of a large job, which a worker reads into the folder ``base``.
+
+    All workers see this folder.
+    """
 
     base: Path = field(kw_only=True)
 
     def done(self) -> Ingested:
-        """Read the file; its profile is joined with others later."""
+        """Read the file; ``joined`` later joins its profile with those of other files."""
         self.base.mkdir(exist_ok=True)
         (source,) = self.group
         return read(source, self.base)
 
     def made_before(self) -> Ingested | None:
-        """Return None, because a share makes no run."""
+        """Return None: a share alone makes no run."""
         return None
 
 
 def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
-    """Return whether a job has more bytes than one worker's share of all tasks."""
+    """Return whether a job has more bytes than each worker reads on average."""
     whole = sum(any_task.file_bytes for any_task in todo)
     return len(task.group) > 1 and task.file_bytes * workers > whole
 
 
 def shared_out(task: Task, base: Path) -> list[Task]:
-    """Divide a task into one ``Share`` per file."""
+    """Divide the task of a large job into one ``Share`` per file."""
     return [
         Share([source], task.name, task.out, task.force, task.step_range, command="", base=base)
         for source in task.group
@@ -63,7 +66,7 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 
 
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
-    """Return a task's result, joined from its parts."""
+    """Return the result of a task; join it from the results of its shares if it has any."""
     if not isinstance(parts[0], Share):
         return next(outcomes)
     try:
@@ -72,11 +75,11 @@ def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> I
         remove(parts[0].base)
 
 
-#: One process has read fewer bytes before a second one has started.
+#: Fewer bytes in all are read by one process before a second process has started.
 _WORTH_BYTES = 32 * 2**20
 #: Seconds between checks whether the workers still exist.
 _LOOK_S = 5
-#: Runs that are looked up at once; one may be at a slow URL.
+#: Number of existing runs that are opened at the same time; one may be at a slow URL.
 _LOOKS = 16
 _SHARED = "move it to a shared folder or a URL that all workers see"
 #: What a worker calls with each task.
@@ -100,9 +103,9 @@ def ingest_all(
 ) -> Generator[Ingested]:
     """Make runs in ``out``, a folder or URL, from profiles; yield the results in order.
 
-    If a profile fails, the others are still read; errors of words without profiles come first.
-    ``jobs`` processes, or the workers of the dask ``scheduler``, read the profiles. With several
-    tasks, unchanged files whose run exists are skipped.
+    If a profile cannot be read, the others are still read; errors of paths without profiles come
+    first. ``jobs`` processes, or the workers of the dask ``scheduler``, read the profiles. With
+    several tasks, unchanged files whose run exists are skipped.
     """
     place = remote.path_or_url(out)
     if scheduler is not None:  # workers run in another folder
@@ -136,8 +139,8 @@ def ingest_all(
 class _Workers:
     """The processes, or the cluster, that run tasks.
 
-    ``lone`` makes an executor for one task. If a worker is killed, its task raises ``killed``, and
-    users see ``fault``. ``check`` raises an error if no worker can answer.
+    ``lone`` makes an executor for a single task. A task whose worker is killed raises ``killed``,
+    and users see the message ``fault``. ``check`` raises an error if no worker can answer any more.
     """
 
     executor: Callable[[], AbstractContextManager[Executor]]
@@ -156,9 +159,9 @@ def _workers(
     scheduler: str | None,
     progress: Progress,
 ) -> Iterator[tuple[_Workers | None, _Parts]]:
-    """Yield the workers (None: this process), and the parts of each task."""
+    """Yield (workers, parts of each task); the workers are None if this process does the work."""
     if scheduler is not None and todo:
-        # A folder that workers must see, if runs are written to a folder.
+        # If runs are written to a folder, all workers must see this folder.
         place = nullcontext() if isinstance(out, str) else staging(out)
         with cluster(scheduler, progress) as pool, place as probe:
             parts = _parts(todo, pool.count if probe else 1, lambda: probe)
@@ -196,7 +199,7 @@ def _workers(
 
 
 def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) -> _Parts:
-    """Return the parts of each task: itself, or shares of a large job."""
+    """Return the parts of each task: the task itself, or the shares of a large job."""
     large = [is_large(task, todo, workers) for task in todo]
     folder = base() if any(large) else None
     return [
@@ -218,8 +221,7 @@ def _useful_jobs(todo: Sequence[Task]) -> int:
 def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingested]:
     """Yield the results of the tasks in order.
 
-    After a worker was killed, the first task without a result runs alone, then the others run
-    again.
+    If a worker was killed, the first task without a result runs alone; then the others run again.
     """
     if workers is None:
         yield from map(_done, todo)
@@ -250,7 +252,10 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
 
 
 def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
-    """Yield tasks that may run at once: no two write runs of one name, except shares of one job."""
+    """Yield the numbers of tasks that may run at the same time.
+
+    Two tasks must not write runs of one name, except the shares of one job.
+    """
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
         is_first = first.setdefault(todo[number].name, number) == number
@@ -270,7 +275,7 @@ def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested
 def _through(
     workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
 ) -> dict[int, Ingested]:
-    """Wait for all futures; return results after ``number`` by task number."""
+    """Wait for all futures; return {task number: result} for tasks after ``number``."""
     while wait(futures.values(), timeout=_LOOK_S).not_done:
         workers.check()
     return {
@@ -290,7 +295,7 @@ def _alone(workers: _Workers, task: Task) -> Ingested:
 
 
 def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
-    """Wait for a result; check meanwhile that the workers still exist."""
+    """Wait for a task's result; check every few seconds that workers still exist."""
     while not wait([future], timeout=_LOOK_S).done:
         workers.check()
     try:
@@ -304,7 +309,7 @@ def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
 
 
 def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
-    """Return the run that a killed worker has already written, or else run the task."""
+    """Return the run if a killed worker has already written it, or else do the task."""
     before = task.made_before()
     return Ingested(before.made_before) if before else done(task)
 
@@ -312,7 +317,7 @@ def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
 def _done_there(
     done: Callable[[Task], Ingested], version: str, probe: Path | None, task: Task
 ) -> Ingested:
-    """Run a task on a cluster's worker, if it has this version and sees the files."""
+    """Do a task on a cluster's worker, if the worker has this version and sees the files."""
     worker = socket.gethostname()
     if version != __version__:
         raise other_version(f"on {worker}", __version__, version)
@@ -332,7 +337,7 @@ def _done_there(
 def _with_time_left(
     results: Iterator[Ingested], todo: Sequence[Task], progress: Progress
 ) -> Generator[Ingested]:
-    """Yield results, and report the remaining time, estimated by file size."""
+    """Yield results, and report the remaining time, which file sizes predict."""
     sizes = [task.file_bytes for task in todo]
     if not all(sizes):
         sizes = [1] * len(todo)

@@ -25,8 +25,8 @@ UPGRADE = "upgrade lstmprof"
 _Item = TypeVar("_Item")
 
 
-#: Conditions that are no field of run.json. Compared runs must be equal in their conditions
-#: (``names.CONDITIONS``).
+#: Conditions that are no field of run.json. Runs are compared only if their conditions
+#: (``names.CONDITIONS``) are equal.
 _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
     "workload": lambda info: info.workload or None,
     "device": lambda info: info.device_name or next(iter(info.device_names.values()), None),
@@ -34,14 +34,14 @@ _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
 
 
 def condition(name: str, info: RunInfo) -> Any:
-    """Return a run's value of a condition; None if unknown."""
+    """Return the value of a condition, such as ``precision``, for a run; None if unknown."""
     return _CONDITIONS.get(name, attrgetter(name))(info)
 
 
 def alike(
     items: Iterable[_Item], info_of: Callable[[_Item], RunInfo], across: Collection[str] = ()
 ) -> list[list[_Item]]:
-    """Group items whose runs have equal conditions, except those in ``across``."""
+    """Group items whose runs are equal in all conditions that are not in ``across``."""
     conditions = [name for name in names.CONDITIONS if name not in across]
     groups: dict[tuple[Any, ...], list[_Item]] = {}
     for item in items:
@@ -52,13 +52,13 @@ def alike(
 
 @dataclass(frozen=True)
 class Fact:
-    """A field of run.json (such as ``hardware.gpu``) and its SQL column."""
+    """A field of run.json (such as ``hardware.gpu``) and the SQL column that shows it."""
 
     field_path: str
     column: Column
 
     def value(self, info: RunInfo) -> Any:
-        """Return the field's value as SQL shows it."""
+        """Return the value of this field for SQL; lists and records become JSON text."""
         value = functools.reduce(getattr, self.field_path.split("."), info)
         if value is None or not pa.types.is_string(self.column.type) or isinstance(value, str):
             return value
@@ -73,7 +73,7 @@ _COLUMN_TYPES = {
 
 
 def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
-    """Yield the fields of a record and of its nested records."""
+    """Yield the fields of a record type and of the records inside it."""
     for name, hint in get_type_hints(record, include_extras=True).items():
         if get_origin(hint) is not Annotated:
             yield from _facts(hint, f"{name}.")
@@ -95,7 +95,7 @@ def facts() -> tuple[Fact, ...]:
 
 
 def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
-    """Make the SQL table ``runs`` from pairs (name of the run, its run.json)."""
+    """Make the SQL table ``runs`` from pairs (name of the run, content of its run.json)."""
     rows = [
         {fact.column.name: fact.value(info) for fact in facts()} | {"run": name}
         for name, info in infos
@@ -142,7 +142,7 @@ def decoded(text: bytes, place: object) -> RunInfo:
 
 @contextmanager
 def _run_errors(place: object) -> Iterator[None]:
-    """Convert errors of parsing a run.json to ``RunError`` with the field."""
+    """Convert errors of parsing a run.json to ``RunError``, which names the field."""
     try:
         yield
     except msgspec.ValidationError as fault:
@@ -154,7 +154,7 @@ def _run_errors(place: object) -> Iterator[None]:
 
 
 def encoded(info: RunInfo) -> bytes:
-    """Return indented JSON."""
+    """Return a record as indented JSON."""
     try:
         text = msgspec.json.encode(info)
     except UnicodeEncodeError:  # a lone surrogate in a file's name or a profile

@@ -41,7 +41,7 @@ class RemoteRun:
         return self.url.rpartition("/")[2]
 
     def fetched(self, folder: Path) -> Run:
-        """Download the run into ``folder``, unless it has a copy."""
+        """Download the run into ``folder``, unless a copy is there already."""
         place = folder / hashlib.sha256(f"{self.url}|{self.stamp}".encode()).hexdigest()[:20]
         if not is_run(place / self.name):
             with new_run(place, self.name, force=True) as content, _reached(self.url):
@@ -50,7 +50,7 @@ class RemoteRun:
 
 
 def path_or_url(out: Path | str) -> Path | str:
-    """Return a folder of runs as a path (also for ``file://``) or a URL."""
+    """Convert the folder of runs to a path (also for ``file://``) or a URL."""
     text = str(out)
     if text.startswith(_LOCAL):
         return Path(text.removeprefix(_LOCAL))
@@ -58,13 +58,13 @@ def path_or_url(out: Path | str) -> Path | str:
 
 
 def run_at(url: str) -> RemoteRun | None:
-    """Return the run at a URL, if any; a damaged run.json is an error."""
+    """Return the run at a URL; None if there is none. A damaged run.json is an error."""
     record = _record_at(url)
     return None if record is None else _decoded(url, *record)
 
 
 def whole_run_at(url: str) -> RemoteRun | None:
-    """Return the run at a URL, if any; a damaged one counts as none."""
+    """Return the run at a URL; None if there is none or if it is damaged."""
     record = _record_at(url)
     try:
         return None if record is None else _decoded(url, *record)
@@ -77,7 +77,7 @@ def _decoded(url: str, text: bytes, stamp: str) -> RemoteRun:
 
 
 def _record_at(url: str) -> tuple[bytes, str] | None:
-    """Return content and stamp of the run.json at a URL, if any."""
+    """Return (content, stamp) of the run.json at a URL; None if there is none."""
     with _reached(url):
         system, path = _opened(url)
         file = f"{path}/{RUN_FILE}"
@@ -93,7 +93,7 @@ def _record_at(url: str) -> tuple[bytes, str] | None:
 
 
 def run_urls_at(url: str) -> list[str]:
-    """Return the URLs of the run at ``url``, or of the runs directly inside."""
+    """Return the URL of the run at ``url``, or the URLs of the runs directly inside."""
     with _reached(url):
         system, path = _opened(url)
         # Not isdir: over HTTP, it downloads the file to look for links.
@@ -142,7 +142,7 @@ def _upload(content: Path, system: Any, path: str) -> None:
 
 
 def _remove(system: Any, path: str) -> None:
-    """Remove a remote run, run.json first, so that the remaining files are no run."""
+    """Remove the run at a URL: run.json first, so that the remaining files are no run."""
     if not system.exists(path):
         return
     if system.exists(f"{path}/{RUN_FILE}"):
@@ -164,7 +164,7 @@ def _fetch(run: RemoteRun, content: Path) -> None:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """Return (fsspec file system, path); listings of folders are not cached."""
+    """Return (fsspec file system, path) of a URL, with a fresh list of its files."""
     import fsspec
 
     system, path = fsspec.core.url_to_fs(url)
@@ -174,7 +174,7 @@ def _opened(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def _reached(url: str) -> Iterator[None]:
-    """Convert the errors of fsspec and its libraries to ``RunError``."""
+    """Convert errors of fsspec in the block to ``RunError``."""
     try:
         yield
     except LstmprofError:

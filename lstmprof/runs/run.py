@@ -45,7 +45,8 @@ COUNTERS_FILE = "counters.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
-#: A run with at most this many events is read at once, which is faster than column by column.
+#: All columns of a run with at most this many events are read together, which is faster than one
+#: column after the other.
 FEW_ROWS = 2**18
 #: Columns that a larger run reads first, because their validation needs them.
 ALWAYS_READ = ("kind", "name", "start_ns", "dur_ns", "launch_id")
@@ -65,7 +66,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return the name in run.json, or else of the folder."""
+        """Return the name of the run in run.json, or that of its folder."""
         return self.info.name or self.path.name
 
     def events(self) -> EventTable:
@@ -73,11 +74,14 @@ class Run:
         return EventTable(_table(self.events_file, SCHEMA))
 
     def narrow_events(self, columns: Sequence[str]) -> pa.Table:
-        """Read columns of the events in a third of the memory."""
+        """Read columns of the events with narrow types, in a third of the usual memory."""
         return _Events(self.events_file).columns(columns)
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Validate all events, and read some columns; a large run reads others on first use."""
+        """Validate all events, and read ``columns``.
+
+        A large run reads most columns only when they are used.
+        """
         events = _Events(self.path / EVENTS_FILE)
         at_once = [name for name in columns if name != "event_id"]
         if events.count > FEW_ROWS or not at_once:
@@ -168,7 +172,7 @@ class Run:
 
 
 class _Events:
-    """An events file. It stays open, so a file that replaces it is not read."""
+    """The open file events.parquet; if another file replaces it, the old one is read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -180,17 +184,17 @@ class _Events:
         self.count: int = self._file.metadata.num_rows
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Read columns in the narrowest types."""
+        """Read columns with the narrowest integer types."""
         return self._read_table(lambda: narrow_table(self._file, self._present(names)), names)
 
     def checked_columns(self, names: Sequence[str]) -> pa.Table:
-        """Read columns, and validate the events at the same time."""
+        """Read columns, and validate the events while reading."""
         gathered = Gathered(self._file, self._present(names))
         self.check_events_file(gathered)
         return self._read_table(gathered.table, names)
 
     def check_events_file(self, gathered: Gathered | None = None) -> None:
-        """Validate the events; ``gathered`` gets them if given."""
+        """Validate the events, and add them to ``gathered`` if it is given."""
         try:
             check_length(self.path, self._file)
             check_events(self.path, self._file, gathered)
@@ -198,7 +202,10 @@ class _Events:
             raise _unreadable(self.path, fault) from fault
 
     def _present(self, names: Sequence[str]) -> list[str]:
-        """Return the columns that the file has, at least one: otherwise the table has no rows."""
+        """Return the columns that the file has.
+
+        There is at least one, because a table without columns has no rows.
+        """
         return [name for name in names if name not in self._absent] or ["dur_ns"]
 
     def _read_table(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:
@@ -216,13 +223,13 @@ _DAMAGE = (OSError, ValueError, pa.ArrowException, MemoryError, OverflowError)
 
 
 def _texts(schema: pa.Schema, absent: Sequence[str] = ()) -> list[str]:
-    """Return the text columns, which are read as dictionaries."""
+    """Return the names of text columns, which pyarrow reads as dictionaries."""
     texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return [name for name in texts if name not in absent]
 
 
 def _checked(path: Path, schema: pa.Schema) -> Path | None:
-    """Validate a file; return None if it is missing."""
+    """Validate the file of a table and return its path; return None if it is missing."""
     if not path.exists():
         return None
     check_file(path, schema)
@@ -269,7 +276,7 @@ def _with_nulls(table: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> p
 
 
 def check_file(path: Path, schema: pa.Schema) -> list[str]:
-    """Check a file's version and columns; return columns that an older version lacks."""
+    """Check a file's version and columns; return the columns that its older version lacks."""
     if path.exists() and not path.is_file():
         raise RunError(f"{path}: is not a regular file", AGAIN)
     try:
@@ -319,12 +326,15 @@ def open_run(path: Path) -> Run:
 
 
 def runs_in(folder: Path) -> list[Run]:
-    """Return the runs directly in ``folder``, sorted by name."""
+    """Open the runs directly in ``folder``, sorted by name."""
     return [open_run(place) for place in run_folders_in(folder)]
 
 
 def run_folders_in(folder: Path) -> list[Path]:
-    """Return the folders of runs in ``folder``, then unreadable folders; nothing without a run."""
+    """Return the folders of runs in ``folder``, then unreadable folders.
+
+    If no run is there, return nothing.
+    """
     places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     runs = [p for p in places if is_run(p)]
     locked = [p for p in places if os.path.isdir(p) and not is_readable_folder(p)]  # noqa: PTH112
@@ -351,14 +361,14 @@ def write_tables(
 def write_events(
     folder: Path, events: EventTable, counters: Counters, stop: Event | None = None
 ) -> None:
-    """Write events and counters, until ``stop`` is set."""
+    """Write events and counters; stop early if ``stop`` is set."""
     events.write_parquet(folder / EVENTS_FILE, stop)
     if counters:
         counters.write_parquet(folder / COUNTERS_FILE)
 
 
 def write_info(folder: Path, info: RunInfo) -> None:
-    """Write run.json, after checking that lstmprof can read it."""
+    """Write run.json, and check that lstmprof can read it again."""
     text = encoded(replace(info, schema_version=SCHEMA_VERSION))
     decoded(text, folder / RUN_FILE)
     (folder / RUN_FILE).write_bytes(text)

@@ -1,7 +1,7 @@
 """Networks to measure: those of published LSTM benchmarks (``studies``), and users' own.
 
-Weights and data come from NumPy and a seed, so all implementations compute the same numbers.
-Capture workers import this file: only the standard library, NumPy and Python 3.7.
+Weights and data come from NumPy and a seed, so all implementations compute the same numbers. This
+file needs only Python 3.7, its standard library and NumPy, because capture workers import it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ OVERRIDABLE = tuple(field for field, _ in _SUFFIXES)
 def with_overrides(workload: Workload, **fields: object) -> Workload:
     """Replace fields of a workload, and append them to its name.
 
-    CTC's lengths stay in proportion to ``time_steps`` unless they are given.
+    For CTC, the number of labels stays in proportion to ``time_steps``, unless ``labels`` is given.
     """
     given = {k: v for k, v in fields.items() if v is not None and v != getattr(workload, k)}
     suffix = "".join(
@@ -180,7 +180,7 @@ def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
 
 
 def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
-    """Reorder the gates of weights or biases; gate n of the result is gate ``places[n]``."""
+    """Reorder the gates of weights: ``places`` (2, 0, 1) puts the last of three gates first."""
     import numpy as np
 
     gates = np.split(rows, len(places))

@@ -1,8 +1,8 @@
 """Read a batch from the user's own text corpus, or from Keras's imdb.npz.
 
 A text is read as in W. Zaremba's language model of the Penn Treebank, imdb.npz as by Keras's
-``imdb.load_data``. Capture workers import this file: only the standard library, NumPy and Python
-3.7.
+``imdb.load_data``. This file needs only Python 3.7, its standard library and NumPy, because capture
+workers import it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _words(path: str) -> List[str]:
 
 
 def _numbers(words: List[str], vocabulary: int) -> List[int]:
-    """Return the frequency rank of each word; rare words share the last rank."""
+    """Return the number of each word, 0 for the most frequent; rare words share the last number."""
     counts = collections.Counter(words)
     order = sorted(counts, key=lambda word: (-counts[word], word))
     places = {word: min(place, vocabulary - 1) for place, word in enumerate(order)}

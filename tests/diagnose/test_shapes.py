@@ -73,9 +73,7 @@ def test_what_is_not_known_or_cannot_be_captured_is_said(
 
 def test_shapes_that_cost_too_much_to_record_are_not_asked_for() -> None:
     layer = {**ROW, "batch": None}
-    with pytest.raises(
-        UsageError, match="unknown, because shapes were not recorded: that makes steps 40 % longer"
-    ):
+    with pytest.raises(UsageError, match=r"unknown, because .* 40 % longer"):
         shape_of(breakdown(layer, shapes_cost=0.4))
     with pytest.raises(UsageError, match=r"batch of the layer .* is unknown; record the shapes"):
         shape_of(breakdown(layer, shapes_cost=0.01))

@@ -78,7 +78,7 @@ def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_E
 
 
 class _Sums:
-    """Time per rank, device, step and ``("busy", "gemm")`` …, summed over batches of events."""
+    """Time per rank, device, step and label (``("busy", "gemm")`` …), summed over batches."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
         self._windows = windows

@@ -142,7 +142,7 @@ class _Gaps:
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
     """Return the idle times of each device of ``ranks``; events must be sorted by start."""
     gaps: dict[tuple[int, int], _Gaps] = {}
-    # Activities with the latest start: more with this start may follow in the next piece.
+    # Activities with the latest start, per device: the next piece may have more with this start.
     late: dict[tuple[int, int], Ints] = {}
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():
@@ -216,7 +216,7 @@ def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> 
     closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
     parts = []
     for of in waits:
-        # After the last activity, the step's own thread shows what the device waits for.
+        # After a step's last activity, the step's own thread shows what the device waits for.
         has_end = np.searchsorted(closed, of.since_ns, "right") < np.searchsorted(
             closed, of.until_ns, "right"
         )

@@ -238,8 +238,8 @@ def _clocks(part: Part) -> Answer:
         return OK, early, share
     most = quantity(part.early_ns, "ns")
     sentence = (
-        f"{early}, by up to {most}, so the clocks of host and device differ and launch latencies "
-        "are unknown; record fewer steps"
+        f"{early}, by up to {most}: the clocks of host and device differ, so launch latencies are "
+        "unknown; record fewer steps"
     )
     return (FAIL if (share or 0.0) > FAIL_SHARE else WARN), sentence, share
 

@@ -23,8 +23,8 @@ from lstmprof.runs.metadata import RunInfo
 #: torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms without and 9.7 ms with
 #: the profiler, in a loop that does nothing else.
 RECORDING_NS = 180
-#: The same for cheaper profilers. Measured on the same EPYC: a jitted product of one element takes
-#: 3.2 µs without and 4.8 µs with the profiler, for 14 events (jax 0.10); an eager product in
+#: The same cost for cheaper profilers. Measured on the same EPYC: a jitted product of one element
+#: takes 3.2 µs without and 4.8 µs with the profiler, for 14 events (jax 0.10); an eager product in
 #: TensorFlow 2.21 takes 5.2 µs without and 5.7 µs with the profiler, for 8 events.
 QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
 #: Highest cost of recording an event, in ns or as a multiple of its cost in a loop of one trivial

@@ -23,8 +23,9 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: If two steps have more pairs of events than this, the n-th event with a label matches the n-th
-#: one of the other step. The search for a common subsequence would need one bit per pair (25 MB).
+#: If two steps have more pairs of events than this, the n-th event of the same name and shapes
+#: matches the n-th one of the other step: the search for a common subsequence would need one bit
+#: per pair (25 MB).
 MOST_PAIRS = 200_000_000
 #: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, memory addresses,
 #: step numbers.
@@ -98,7 +99,7 @@ def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
 
 
 def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
-    """Return the (slot, step) of each gap that has no time in this step, but time in others."""
+    """Return the (slot, step) of each gap that is 0 ns long in this step, but longer in others."""
     gap_before = np.full(int(activity_slot.max(initial=0)) + 1, NONE, dtype=np.int64)
     gaps = np.flatnonzero(~busy & (activity_slot != NONE))
     gap_before[activity_slot[gaps]] = slot[gaps]
@@ -289,7 +290,7 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Match each event that is left with a free event of the same label, or append it."""
+    """Match each event that is left to a free event of the same name and shapes, or append it."""
     unmatched = np.flatnonzero(positions == NONE).tolist()
     if not unmatched:
         return

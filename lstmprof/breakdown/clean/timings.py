@@ -26,8 +26,9 @@ from lstmprof.runs.metadata import RunInfo
 #: A change of the step time is reported only if each process has at least this many iterations
 #: before its profile, and as many after it.
 LEAST_ITERATIONS = 5
-#: A change is reported if steps take longer after the profile by at least this share, in at least
-#: this many rounds. Chosen by hand, above the differences between rounds on a quiet machine.
+#: A change of the step time is reported if steps take at least this share longer after the profile
+#: than before it, in at least this many processes. Chosen by hand, above the differences between
+#: processes on a quiet machine.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
 #: A thread counts as alone if the other threads of its process run for at most this share of the
@@ -90,8 +91,8 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
         yield Warning(
             STATE,
             f"steps took {1 + change:.2f}× as long after profiling, in every round",
-            "look for denormal numbers (see --keep-denormals), and for memory use, hooks or logs "
-            "that grow from step to step",
+            "possible causes: denormal numbers (see --keep-denormals), or memory use, hooks or "
+            "logs that grow from step to step",
         )
 
 
@@ -108,8 +109,8 @@ def _faults(iterations: Iterations) -> Warning | None:
         return None
     return Warning(
         FAULTS,
-        f"profiled steps have {count(profiled)} page faults each, and timed steps {count(timed)}, "
-        "so ops that touch fresh memory take longer in the profile",
+        f"a profiled step has {count(profiled)} page faults (a timed step: {count(timed)}), so "
+        "ops on new memory take longer in the profile",
         f"set {KEEP_FREED} for the program, and profile it again",
     )
 
@@ -342,7 +343,7 @@ COLUMNS = (
     ),
     Column.real(
         "inflation_share",
-        "median profiled step divided by the median iteration, minus 1",
+        "median profiled step divided by the median timed step, minus 1",
         "no step was profiled, or the steps do different work",
     ),
     Column.real("cpu_energy_j", _ENERGY % "RAPL", "RAPL cannot be read"),

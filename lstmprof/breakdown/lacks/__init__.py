@@ -35,7 +35,7 @@ _COSTLY = {
 }
 #: Formats of TensorFlow and JAX, which use a GPU if there is one.
 _GPU_BY_DEFAULT = ("xplane", "trace_viewer", "tf1_timeline")
-#: Characters of an accelerator's name that are shown.
+#: An accelerator's name is cropped to this number of characters.
 _WIDTH = 60
 
 
@@ -213,7 +213,7 @@ def _ranges_alone(r: Recording) -> str:
 #: Least affected share of time or events that is reported: less hardly changes a percentage.
 LEAST_SHARE = 0.005
 
-#: No op and no Python frame was recorded in the ranges or steps.
+#: Kinds of missing data (here and below): no op and no Python frame in the ranges or steps.
 RANGES_WITHOUT_OPS = "ranges without ops"
 #: The program used an accelerator whose activities are unknown.
 NO_GPU, TPU_UNREAD = "no GPU activity", "TPU not read"
@@ -223,7 +223,7 @@ GPU_UNSEEN = "GPU unused or not recorded"
 NO_HOST, NO_LAUNCHES = "no host", "no launches"
 #: Activities begin before their launch calls.
 CLOCKS = "clocks of host and device"
-#: Names for people, if the kind does not explain itself.
+#: Kind of missing data → its name for users, if the kind does not explain itself.
 WORDS = {
     TPU_UNREAD: "lstmprof cannot read the TPU's events",
     NO_HOST: "no host events",
@@ -248,11 +248,11 @@ _HOST = "host work during idle time"
 
 @dataclass(frozen=True)
 class Rule:
-    """When data are missing (``holds``), and the sentence that tells users.
+    """One kind of missing data: whether it applies (``holds``), and its sentence for users.
 
     ``share``: affected share of the time or events, 0–1. ``hides``: the numbers that are unknown
-    without the data. ``blinds``: nobody can say what the time was spent on. ``of_run``: about the
-    whole run, not about each rank.
+    without the data. ``blinds``: nobody can say what the time was spent on. ``of_run``: the
+    sentence is about the whole run, not about each rank.
     """
 
     kind: str
@@ -275,7 +275,7 @@ def is_large(part: int, whole: int) -> bool:
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether many launches, or a long time, at an end of the profile have no kernels."""
+    """Return whether ``count`` launches without kernels, which span ``ns``, are reported."""
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 
@@ -442,9 +442,8 @@ RULES = (
         "recording that slows the run",
         lambda r: not r.captured and r.settings and r.has.host_events,
         lambda r: (
-            f"recording {listed(r.settings)} costs host time per op, so dispatch, Python and waits "
-            "for the host take longer than without a profiler; to measure how much longer, record "
-            "a profile without these data"
+            f"recording {listed(r.settings)} costs host time per op, so dispatch, Python and "
+            "waits for the host are too long; record without these data to compare"
         ),
     ),
     Rule(
@@ -452,8 +451,8 @@ RULES = (
         lambda r: r.has.bare_steps,
         lambda r: (
             f"{r.has.bare_steps:,} of {counted(r.has.steps, 'marked step')} (first: step "
-            f"{r.has.first_bare}) launched no recorded GPU activity; these steps are empty or cut "
-            "off, and they distort the means over all steps"
+            f"{r.has.first_bare}) launched no recorded GPU activity: these steps are empty or "
+            "cut off, and distort the means over all steps"
         ),
         share=lambda r: share_of(r.has.bare_steps, r.has.steps),
     ),
@@ -502,7 +501,7 @@ RULES = (
 )
 
 
-#: A note of the reader of the profile's format, in run.json.
+#: Kind of missing data that the reader of the profile's format noted in run.json.
 NOTE = "note"
 #: Ranks that a sentence lists one by one.
 _MOST_RANKS_SHOWN = 8
@@ -526,7 +525,7 @@ class Lack:
 
     @property
     def words(self) -> str:
-        """Return the name for people; ``kind`` is for JSON and code."""
+        """Return ``kind`` in words for users, such as "no GPU kernels"."""
         return WORDS.get(self.kind, self.kind)
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Advice:
-    """How to record GPU activities, host events, ops and launches, as phrases."""
+    """Phrases for users: how to record GPU activities, host events, ops and launches."""
 
     gpu: str
     host: str

@@ -26,12 +26,12 @@ _LATEST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the recurrent layers that ``network`` describes.
+    """One call of a recurrent layer, or of a stack of layers, as ``network`` describes it.
 
-    ``form`` says how they run (``implementations.FORMS``). ``rows`` and ``backward`` are the
-    outermost events of both passes; ``backward`` has only events that ``forward_id`` does not link.
-    ``counted`` is False if this is all recurrent work of one step, because nothing shows where a
-    call begins.
+    ``form`` says how the layers run, such as ``layer op``. ``rows`` are the outermost events of the
+    forward pass. ``backward`` are the outermost events of the backward pass that ``forward_id``
+    does not link to the forward pass. ``counted`` is False if this is all recurrent work of one
+    step, because nothing shows where a call begins.
     """
 
     form: str
@@ -48,10 +48,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Spent:
-    """The times of both passes of a call, and the ops or kernels of its forward pass.
+    """The times of both passes of a call, and the number of ops or kernels of its forward pass.
 
-    The time is from the start of the first event to the end of the last one: kernels and copies, or
-    host ops in profiles without them.
+    A time is from the start of the first event to the end of the last one. Events are kernels and
+    copies, or host ops if the profile has no kernels and copies.
     """
 
     forward_ns: int | None
@@ -73,7 +73,7 @@ def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list
 
 
 def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
-    """Return the call of each event, for forward and for backward passes.
+    """Return the index of each event's call, once for forward and once for backward passes.
 
     In profiles with device activities, only activities have a call.
     """
@@ -100,7 +100,7 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
-    """Return the ns from the first start to the last end, per call."""
+    """Return the ns from the start of each call's first event to the end of its last one."""
     rows = np.flatnonzero(owner != NONE)
     start = np.full(count, _LATEST, dtype=np.int64)
     end = np.full(count, -_LATEST, dtype=np.int64)
@@ -109,7 +109,7 @@ def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
     return [int(b - a) if b >= a else None for a, b in zip(start, end, strict=True)]
 
 
-#: Joined to one network at most: 32 layers with two directions.
+#: At most this many loops are joined to one network: 32 layers with two directions.
 MOST_LOOPS = 64
 
 
@@ -117,10 +117,11 @@ MOST_LOOPS = 64
 class Loop:
     """A loop with ``count`` repetitions, each of which runs all ``units`` once.
 
-    A unit is one direction of one layer. ``rows`` and ``backward`` are the outermost events of both
-    passes. ``time_steps_certain``: each repetition is certainly one time step. ``batch_varies``:
-    some sequences end before others. ``next_matmul_inputs`` is the input width of the next matmul
-    after the loop. ``layer`` is the name of the layer of which this loop is one direction.
+    A unit is one direction of one layer. ``rows`` are the outermost events of the forward pass,
+    ``backward`` those of the backward pass. ``time_steps_certain``: each repetition is certainly
+    one time step. ``batch_varies``: some sequences end before others. ``next_matmul_inputs`` is the
+    input width of the next matmul after the loop. ``layer`` is the layer's name, if the loop runs
+    only one of its directions.
     """
 
     form: str
@@ -146,7 +147,10 @@ def layer_loop(
     next_matmul_inputs: int | None = None,
     library: str | None = None,
 ) -> Loop:
-    """Return a layer's op as a loop; ``network`` is one of its ``units`` directions."""
+    """Return a ``Loop`` for one op that runs a whole layer.
+
+    The op runs ``units`` directions or layers, each with the sizes of ``network``.
+    """
     return Loop(
         form=LAYER_OP,
         op=op,
@@ -166,7 +170,7 @@ def rank_and_step(events: EventTable, row: int) -> tuple[int | None, int | None]
 
 
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
-    """Join consecutive loops of one step to stacks of layers, as large as possible."""
+    """Yield one call per stack of layers; consecutive loops are joined to the largest stacks."""
     first = 0
     while first < len(loops):
         for last in range(min(len(loops), first + MOST_LOOPS), first, -1):

@@ -44,7 +44,10 @@ class Op:
 
 
 def cells_of(ops: Sequence[Op]) -> list[list[int]]:
-    """Return the ops of each LSTM cell, which ends with its second tanh."""
+    """Divide ops into LSTM cells; return the indices in ``ops`` of each cell.
+
+    A cell ends with its second tanh.
+    """
     cells: list[list[int]] = []
     cell: list[int] = []
     for index, op in enumerate(ops):
@@ -82,7 +85,7 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
 def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
     """Return one direction of a layer, from the ops of one of its cells.
 
-    ``named`` is the cell that a name in the profile shows.
+    ``named`` is the kind of cell in a name of the profile, such as ``lstm``.
     """
     tanhs = [op for op in ops if op.role == TANH]
     weights = [op.weight for op in ops if op.role == PRODUCT]
@@ -129,7 +132,7 @@ def input_width(weights: Sequence[Shape | None], hidden: int, gates: int) -> int
 
 
 def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Network:
-    """Return the cell shown by the weights of a time step, if only one kind fits.
+    """Return the LSTM or GRU cell that fits the weights of a time step, if only one fits.
 
     If all shapes are equal, the matmuls may be a stack of Linear layers, so only the layer's name
     shows a cell. Haiku's GRU has one matmul for x, one for two gates of h, and one for the third
@@ -170,10 +173,10 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
 
 
 def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
-    """Return the cell shown by its weights and its ``hidden`` units (the width of a tanh).
+    """Return the cell that fits its weights and ``hidden``, the width of its tanh.
 
-    This is an LSTM that joins x and h, or a cell whose matmul reads only h, because x was
-    multiplied before the loop for all time steps at once.
+    The cell is an LSTM that joins x and h, or a cell whose matmul reads only h, because one earlier
+    matmul multiplied x for all time steps.
     """
     inner, outer = weights[0]
     gates = outer * len(weights) / hidden
@@ -187,7 +190,7 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
 
 
 def units_of_products(weights: Sequence[Shape]) -> tuple[Network, ...]:
-    """Return one cell per two matmuls, if all of these pairs are cells."""
+    """Return one cell for each pair of consecutive matmuls, if every pair is a cell."""
     if len(weights) % 2:
         return ()
     units = tuple(unit_of_products(weights[at : at + 2]) for at in range(0, len(weights), 2))

@@ -41,8 +41,8 @@ JAX = "JAX, rnn_kernels.cc at 176dd925"
 LSTM, GRU, RNN_TANH, RNN_RELU = MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = "float16", "bfloat16", "float32", "float64"
 
-#: Most hidden units (forward pass, backward pass) for which PyTorch requests the kernel for few
-#: hidden units. Source: ``use_rnn_persist_small_h``.
+#: Cell → largest number of hidden units (forward pass, backward pass) with which PyTorch requests
+#: cuDNN's kernel for few hidden units. Source: ``use_rnn_persist_small_h``.
 SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_RELU: (384, 256)}
 #: The persistent static kernel needs at most this many hidden units, and multiples of ``TILE`` for
 #: hidden units and inputs. Source: ``use_persist_common_heuristics``.
@@ -103,7 +103,8 @@ def gpu_of(facts: DeviceFacts | None) -> Gpu:
 class Refusal:
     """Why a framework does not request ``algorithm``.
 
-    ``needs`` has one phrase per unmet condition: what to change, and the layer's value.
+    ``needs`` has one phrase per unmet condition, such as "use 20 time steps or more … (this layer
+    has 10)".
     """
 
     algorithm: str
@@ -150,7 +151,8 @@ def algorithm(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
 class _Condition:
     """A condition for an algorithm, and what to change to meet it.
 
-    Values of the layer replace the names of ``facts`` in ``need``; ``holds`` gets these values.
+    ``facts`` are the names of the values that ``holds`` gets. ``need`` is a phrase with places
+    for values, such as ``{batch}``.
     """
 
     name: str

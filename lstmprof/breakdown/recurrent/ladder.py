@@ -74,7 +74,7 @@ class Work:
 
     @property
     def climbed(self) -> dict[str, bool]:
-        """Return which optimizations the layer has, in order, among those that fit it."""
+        """Return which optimizations the layer has, such as ``{"combined gates": True, …}``."""
         each = self.products / self.cells
         rungs = {COMBINED_GATES: each <= _TWO}
         if each > _ONE:
@@ -154,8 +154,9 @@ def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -
 def works(
     events: EventTable, calls: Sequence[Call], forward: Ints, persistent: Sequence[bool]
 ) -> list[Work | None]:
-    """Return the work of each call's forward pass; None if the number of cells is unknown.
+    """Count and time the matmuls and elementwise ops in each call's forward pass.
 
+    A call gets None if its number of cells or layers is unknown, or if it is not ``counted``.
     ``forward`` has the index of each event's call.
     """
     if not events.is_kind(*ACTIVITY_KINDS).any():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 Shape = tuple[int, ...]
 
-#: Cell → number of gates, by the names in the layer table and in ``cudnn_algorithm``.
+#: Cell (as named in the layer table and in ``cudnn_algorithm``) → number of gates.
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 _DTYPES = {
     "float": "float32",

@@ -1,8 +1,9 @@
 """The ops and calls of one step, and which of them vanish if some work is not done.
 
-With a call vanish the calls inside it, calls around it that issue nothing else, its autograd node,
-and views of tensors right before it, such as a ``.transpose()`` before a copy: profiles do not
-record who uses a view. A copy or fill inside an op that computes something else stays.
+If a call vanishes, these vanish, too: the calls inside it, calls around it that issue nothing else,
+its autograd node, and views of tensors right before it, such as a ``.transpose()`` before a copy
+(profiles do not record who uses a view). A copy or fill inside an op that computes something else
+stays.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PHASE = Column("phase", pa.string(), "", "phase of the step", "none is known")
 
 
 class StepRows:
-    """The events of one step, with properties for the replay."""
+    """The columns of one step's events that a replay needs."""
 
     def __init__(self, events: EventTable, window: Window) -> None:
         self.events, self.window = events, window
@@ -43,7 +44,7 @@ class StepRows:
         self.launch = events.rows_named("launch_id")
         self.parent = events.rows_named("parent_id")
         rows = events.rows_of_rank(window.rank)
-        # as in the ledger, a host with device activities computes nothing
+        # as in the ledger, ops of a rank with device activities compute nothing
         self.computes = computing(events) & (not self.runs_on_device[rows].any())
         ends = np.maximum(self.end_ns, self.start_ns + 1)[rows] > window.start_ns
         self.rows = rows[ends & (self.start_ns[rows] < window.end_ns)]
@@ -62,7 +63,7 @@ class StepRows:
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:
-        """Mark the calls that wait for their copy, and these copies."""
+        """Mark the runtime calls that wait for their copy, and these copies."""
         blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
@@ -93,9 +94,9 @@ VIEWS = frozenset(
         *("transpose", "unflatten", "unsqueeze", "view", "view_as"),
     }
 )
-#: Ops whose only purpose is memory set to zero, of PyTorch and of TensorFlow (type after a colon)
+#: Ops that only make memory filled with zeros: PyTorch's, and TensorFlow's ``<node>:ZerosLike``.
 ZEROS = re.compile(r"^aten::(zero_|zeros|zeros_like|new_zeros)$|(^|:)ZerosLike$")
-#: In this op, PyTorch's autograd engine runs a node.
+#: Beginning of the name of an op in which PyTorch's autograd engine runs a node.
 ENGINE = "autograd::engine::evaluate_function: "
 #: Gradients of the slices ``x[t]`` and ``x[a:b]``
 _SLICE_GRADIENTS = re.compile(r"^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$")
@@ -126,12 +127,12 @@ class Calls:
         self.after = self._next_sibling(step)
 
     def work_of_category(self, *categories: str) -> Flags:
-        """Mark the work in ``categories``, except inside work of other categories."""
+        """Mark activities and computing ops of ``categories`` that are not part of other work."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def work_of_autograd(self, work: Flags) -> Flags:
-        """Mark the ``work`` issued by autograd nodes whose forward op is known."""
+        """Mark the part of ``work`` that autograd issued for a known forward op."""
         issued = self.node[np.maximum(self.issuer, 0)] != NONE
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
@@ -152,7 +153,7 @@ class Calls:
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def value_reads(self) -> Flags:
-        """Mark calls by which the host reads a value, and views right before them."""
+        """Mark ops that read a value, such as ``aten::item``, and views right before them."""
         return self._with_views(self.named(*VALUE_READS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
@@ -170,10 +171,10 @@ class Calls:
         return vanished
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Mark the events that vanish if slices are not summed, and the slicing ops.
+        """Mark the events that sum gradients of slices such as ``x[t]``, and the slicing ops.
 
-        Autograd fills a tensor as large as the sliced one for each slice, so the time is quadratic
-        in the number of slices. The copies of the slices' gradients do not vanish.
+        For each slice, autograd fills a tensor as large as the sliced one, so the time is quadratic
+        in the number of slices. The copies of the slices' gradients are not marked.
         """
         names = self.events.where_name(_SLICE_GRADIENTS.search)
         engine = self.is_call & names
@@ -189,7 +190,7 @@ class Calls:
         return vanished & ~self._beneath(copies & vanished), made
 
     def _outermost_views(self, rows: Ints) -> Ints:
-        """Return the outermost view op around each of ``rows``, or the row itself."""
+        """Return the outermost view op around each op of ``rows``, or the op itself."""
         outer = rows.copy()
         for _ in range(_MOST_ROUNDS):
             above = self.parent[outer]
@@ -197,18 +198,18 @@ class Calls:
         return outer
 
     def _within_other(self, wanted: Flags) -> Flags:
-        """Mark the events inside work that is not ``wanted``."""
+        """Mark the events inside a computing op that is not ``wanted``."""
         around = self.part_of
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """Count the ``work`` issued in each event and inside it."""
+        """Count, per event, the ``work`` that it or an event inside it issued."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)
 
     def _beneath(self, rows: Flags) -> Flags:
-        """Mark ``rows`` and all events inside them."""
+        """Mark the events of the mask ``rows``, and all events inside them."""
         return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
@@ -221,7 +222,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, vanished: Flags) -> Flags:
-        """Add the autograd nodes of the vanished ops, and engine ranges left empty."""
+        """Add the autograd nodes of the vanished ops, and autograd's ranges that are left empty."""
         nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         vanished = vanished | self._beneath(nodes & ~engine)

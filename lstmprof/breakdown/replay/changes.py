@@ -62,12 +62,12 @@ def without_launch(graph: StepGraph) -> ReplayTimes:
 
 
 def without_casts(graph: StepGraph) -> ReplayTimes:
-    """Remove casts and everything that vanishes with them (see ``calls``)."""
+    """Remove casts, and the calls that nobody needs without them (see ``calls``)."""
     return _without(graph, graph.calls.without(graph.calls.work_of_category("cast")))
 
 
 def without_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove copies between host and device, or within one, and what vanishes with them.
+    """Remove copies between host and device or within one, and calls that nobody needs then.
 
     Copies inside an op that computes something else stay, and so do copies of gradients by autograd
     (``without_backward_copies`` removes them).
@@ -105,7 +105,7 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
     Autograd fills a tensor with zeros for each slice, copies the gradient into it, and adds up
     these tensors; only the copies stay. In the forward pass, ``unbind`` calls the slicing op, too,
-    so only the way into it takes no time.
+    so only the Python that calls this op takes no time.
     """
     vanished, slices = graph.calls.slices()
     times = _without(graph, vanished)
@@ -114,7 +114,7 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
 
 def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
-    """Return the times without ``vanished`` events, what they issued, and the ways into them."""
+    """Return the times of a replay without ``vanished`` events and all that they issued."""
     times, calls = unchanged_times(graph), graph.calls
     issued = np.zeros(len(vanished), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)
@@ -130,9 +130,10 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
 
 
 def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
-    """Return the segments' times without the ``vanished`` calls and the ways into them.
+    """Return the segments' times without ``vanished`` calls and the Python that only makes them.
 
-    If the Python before a call does more, only the thread's median way into a call is subtracted.
+    If the Python before a call does more, the median time of Python that only makes a call is
+    subtracted.
     """
     spent, segments = graph.spent_ns, graph.segments
     vanish = _refer_to(graph, "call_id", vanished)
@@ -149,7 +150,7 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
 
 
 def _refer_to(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
-    """Return a mask of the rows (default: segments) whose ``column`` names one of these events."""
+    """Mark the rows of ``table`` (default: segments) that name a marked event in ``column``."""
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
 
@@ -175,7 +176,7 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Let Python take no time, on the way into ops, too."""
+    """Let Python take no time, including the Python right before an op that only calls it."""
     return _without_state(graph, "python")
 
 
@@ -313,7 +314,7 @@ def _layer_ns(table: pa.Table, spent_ns: Ints, inside: Flags, scale: float) -> I
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Mark the segments in the forward or backward pass, and the ways into them."""
+    """Mark the segments in the forward or backward pass, and the Python that only calls its ops."""
     in_call = graph.segments.column("call_id").is_valid().to_numpy()
     call_inside = _refer_to(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
     return np.where(in_call, call_inside, _in(graph.segments, "phase", *_PASSES))
@@ -326,7 +327,7 @@ def _activities_inside(graph: StepGraph) -> Flags:
 
 
 def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints:
-    """Return the times if each chain of ops were one op, which passes memory once.
+    """Return the times of all ops if each chain of ops were one fused op.
 
     A chain is consecutive ``chained`` ops of one ``queue`` (thread or stream). A chain of n ops
     saves n − 1 times the time of its shortest op.

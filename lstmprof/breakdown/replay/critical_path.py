@@ -55,7 +55,7 @@ class CriticalPath:
         self.intervals = list(reversed(list(self._backwards())))
 
     def saved_ns(self, part: str, share: float = 0.5) -> int:
-        """Return how much the step saves if ``part`` takes ``share`` less time, by simulation."""
+        """Return what a replay saves if ``part`` (such as ``gemm``) takes ``share`` less time."""
 
         def shortened(ns: Ints) -> Ints:
             less = np.rint(np.maximum(ns, 0) * share).astype(np.int64)
@@ -116,8 +116,8 @@ def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
     return CriticalPath(step_graph(events, window))
 
 
-#: On the path: (True for an activity and False for a host segment, its index, the offset in ns up
-#: to which a segment is on the path, or None for all of it).
+#: A node of the path: (True for an activity or False for a host segment, its index, the ns of the
+#: segment that are on the path, or None for all of it).
 _Node = tuple[bool, int, int | None]
 #: What runs in an interval of the path: (whether it is an activity, its index), or a cause of idle
 #: time.
@@ -216,7 +216,7 @@ class _Walk:
 
 
 def _host_parts(graph: StepGraph) -> np.ndarray:
-    """Return the category of each segment that computes, else the cause of idle time."""
+    """Return each segment's category of work, such as ``gemm``, or its cause of idle time."""
     table = graph.segments
     launches = table.column("launches").to_numpy().astype(np.bool_)
     category = np.array(table.column("category").to_pylist(), dtype=object)

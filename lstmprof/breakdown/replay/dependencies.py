@@ -54,7 +54,7 @@ class Activities:
 
 @dataclass(frozen=True)
 class Sync:
-    """The last segment of a call that waits for activities.
+    """The last segment of a runtime call that waits for activities.
 
     The call returns ``cost_ns`` after its start or ``return_ns`` after the last awaited activity,
     whichever is later.
@@ -188,7 +188,7 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, chosen: Flags, group: Ints) -> Ints:
-    """Return the least ``chosen`` value in each row's group, or 0."""
+    """Return, for each of ``ns``, the least ``chosen`` value of its group; 0 if there is none."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[chosen], ns[chosen])

@@ -117,7 +117,7 @@ def _thread_segments(
     inner, working = own.owner_at(borders[:-1]), at_work.owner_at(borders[:-1])
     others = (working != NONE) & (segments.thread[working] != number)
     waits = others & (inner != NONE) & segments.may_wait(inner, working)
-    # equal for intervals in the same gap between segments
+    # number of the gap between segments to which each interval belongs
     gap = np.searchsorted(segments.start_ns[rows], borders[:-1], side="right")
     waits |= _waiting_gaps(segments, np.append(rows, NONE), borders, inner, working, others, gap)
     new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))
@@ -236,7 +236,7 @@ def _segments(step: StepRows) -> pa.Table:
 
 
 def _launching(step: StepRows) -> Flags:
-    """Mark the calls that enqueue work without waiting, and calls inside them."""
+    """Mark the runtime calls that enqueue work without waiting, and calls inside them."""
     calls = launch_calls(step.events)
     is_call = np.zeros(len(step.event_id), dtype=np.bool_)
     is_call[calls] = True

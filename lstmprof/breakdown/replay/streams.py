@@ -40,7 +40,8 @@ ACTIVITIES = schema(
             "enqueued_ns",
             pa.int64(),
             "ns",
-            "end of the call, its start if it blocks; may be after the activity's own start",
+            "end of the launch call (its start if the call blocks); may be later than the "
+            "activity's start",
             "launch_id is null",
         ),
         Column("blocks", pa.bool_(), "", "its call returned only once it had ended"),
@@ -66,7 +67,7 @@ _NO_STREAM = 2**32 - 1  # in CUPTI: the call synchronises a whole context
 
 
 class _Ordered:
-    """Numbers sorted by time, for look-ups."""
+    """Finds the last number before a time, or the first number from a time on."""
 
     def __init__(self, at_ns: Ints, numbers: Ints) -> None:
         self._at_ns: list[int] = at_ns.tolist()
@@ -123,7 +124,7 @@ class Streams:
         }
 
     def _reported(self) -> dict[int, tuple[int, int]]:
-        """Return the device and stream that the profile names, by correlation id of the call."""
+        """Return {correlation id of a sync call: (device, stream)}, as the profile names them."""
         step, events = self.step, self.step.events
         rows = events.rows_of_rank(step.window.rank)
         rows = rows[events.is_kind("device_sync")[rows]]
@@ -157,7 +158,7 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return the activity that each activity waited for, and the call that made it wait."""
+        """Return, per activity, the activity that it waited for, and the call that made it wait."""
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
@@ -171,7 +172,7 @@ class Streams:
         return after, caller
 
     def _first_blocked(self, call: int) -> int | None:
-        """Return the first activity after ``call`` on the stream that it blocks.
+        """Return the first activity after the runtime call ``call`` on the stream that it blocks.
 
         If the profile does not name the stream, the next activity of the call's thread counts.
         """
@@ -210,7 +211,7 @@ class Streams:
 
 
 def _split(numbers: Ints, *keys: Ints) -> Iterator[tuple[tuple[int, ...], Ints]]:
-    """Group ``numbers`` by ``keys``."""
+    """Group the indices ``numbers`` by ``keys``; yield each key with its indices."""
     if not len(numbers):
         return
     order = np.lexsort(keys[::-1])
@@ -237,7 +238,7 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
 
 
 def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]]:
-    """Return what a call waits for (device, stream, event or copy), and the awaited activities."""
+    """Return what a runtime call waits for, such as ``stream``, and the awaited activities."""
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
         return "copy", list(_ended(streams, streams.launched_by(row), ended))

@@ -129,7 +129,7 @@ class Streams:
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        # until when it waits for another stream, and for which activity
+        # per activity: until when it waits for another stream, and for which activity there
         self.waits_until = [(ALWAYS, NONE)] * len(self.start)
 
     def run(self, index: int, hosts: Hosts) -> None:

@@ -61,8 +61,8 @@ class Source:
     ) -> pa.Table:
         """Compute a table rank by rank, which limits memory.
 
-        ``make`` also gets a few events of other ranks, so that threads have the same numbers as in
-        the whole profile.
+        ``make`` also gets a few events of other ranks, so that each thread has the number that it
+        has in the whole profile.
         """
         events = self._events
         ranks = event_types(events).ranks.tolist() if isinstance(events, Packed) else []
@@ -100,9 +100,9 @@ Make = Callable[[Source, Sequence[str]], pa.Table]
 class TableKind:
     """A table: its meaning, its columns, and how it is computed, sorted and shown.
 
-    ``reads`` are the event columns and ``joined`` the other tables that ``make`` needs. With
-    ``needs_files`` it needs other files of the run, and ``record`` explains how to record them.
-    ``order`` are the columns to sort by (``-``: descending). A terminal shows only ``shown``.
+    ``make`` needs the event columns ``reads`` and the tables ``joined``. ``needs_files``: it also
+    reads other files of the run, and ``record`` tells users how to record them. ``order`` are the
+    columns to sort by (``-``: descending). A terminal shows only ``shown``.
     """
 
     name: str

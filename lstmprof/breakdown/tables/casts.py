@@ -83,7 +83,7 @@ def casts(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _work(events: EventTable) -> Ints:
-    """Return the activities, and the computing ops of ranks without activities."""
+    """Return the rows of activities, and of computing ops in ranks without activities."""
     activity, op = events.is_kind(*ACTIVITY_KINDS), computing(events)
     rows = [np.empty(0, dtype=np.int64)]
     for rank in events.ranks():
@@ -93,12 +93,12 @@ def _work(events: EventTable) -> Ints:
 
 
 def _issuers(events: EventTable, rows: Ints) -> Ints:
-    """Return the op that issued each of ``rows``; an op issues itself."""
+    """Return the op that issued each event of ``rows``; an op issues itself."""
     return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 
 def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return the casting ops and their callers, each as (codes, texts)."""
+    """Return the names of the casting ops and of their callers, each as (codes, texts)."""
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
@@ -125,7 +125,7 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     copies = _copies(events, issuer)
     code = values_at(codes, issuer)
     recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in (*values, "")]
-    # Pairs (from, to): of other casting ops, then of ``aten::copy_``
+    # two pairs (from, to) per recorded text: for other casting ops, and for ``aten::copy_``
     pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]
     texts = sorted({text for entry in pairs for pair in entry for text in pair if text})
     code_of = {None: NONE, **{text: number for number, text in enumerate(texts)}}
@@ -135,13 +135,13 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
 
 
 def copied(recorded: list[Any]) -> tuple[Any, Any]:
-    """Return (from, to) of ``aten::copy_(to, from)``."""
+    """Return the recorded inputs of ``aten::copy_(to, from)`` as (from, to)."""
     to, source = [*recorded, None, None][:2]
     return source, to
 
 
 def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
-    """Return the bytes that each of ``rows`` reads and writes; −1 if unknown."""
+    """Return the bytes that each event of ``rows`` reads and writes; −1 if unknown."""
     issuer = _issuers(events, rows)
     (shapes, shape_texts), (dtypes, dtype_texts) = (events.texts(c) for c in ("shapes", "dtypes"))
     shape, dtype = values_at(shapes, issuer), values_at(dtypes, issuer)

@@ -108,7 +108,7 @@ SCHEMA = schema(COLUMNS)
 
 @dataclass(frozen=True)
 class _Calls:
-    """The kernels of collectives, sorted by start, with a number per rank and device."""
+    """The kernels of collectives, sorted by start; ``device`` numbers all devices of all ranks."""
 
     row: Ints
     in_step: Flags
@@ -128,7 +128,8 @@ _PER_KERNEL = READS[:9]
 _BUS = {"all_reduce": 2} | dict.fromkeys(
     ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1
 )
-#: Kernels that end further apart, as a share of their longest wait, are not one collective.
+#: Kernels are not one collective if their ends are further apart than this share of their longest
+#: wait.
 MOST_SKEW_SHARE = 0.5
 #: (rank or None if unknown, device or None for the host)
 RankDevice = tuple[int | None, int | None]
@@ -180,7 +181,7 @@ def collectives(packed: Packed, windows: Sequence[Window], info: RunInfo) -> pa.
 
 @dataclass(frozen=True)
 class _Message:
-    """What a collective moves."""
+    """The data that a collective moves, and the ranks among which it moves them."""
 
     operation: str | None
     bytes: int | None
@@ -196,7 +197,7 @@ class _Message:
 
 
 def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
-    """Return what each collective moves, from its kernel or the range "nccl:…" around it.
+    """Return what each collective moves, as its kernel or the range "nccl:…" around it shows.
 
     A range around several kernels does not show how much each kernel moves.
     """
@@ -287,7 +288,10 @@ def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> t
 
 
 def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
-    """Match calls across devices: an array (collective, device) of calls per set of devices."""
+    """Match calls across devices; return arrays of calls with the shape (collective, device).
+
+    There is one array per set of devices.
+    """
     matches: dict[tuple[int, ...], list[Ints]] = {}
     everywhere = np.arange(calls.devices)
     devices_of = {
@@ -307,7 +311,7 @@ def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
 
 
 def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return each call's wait, the call that came last, the skew, and the collective's number."""
+    """Return, per call: its wait, the last call to arrive, the skew, the collective's number."""
     waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
     number = np.full(len(calls.row), NONE, dtype=np.int64)
     numbers = 0
@@ -349,7 +353,7 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Return the calls of collectives that all ranks share and whose ends agree.
+    """Return the calls of collectives that ran on all devices and ended there together.
 
     The result is empty if ranks mostly communicate in groups.
     """

@@ -47,7 +47,7 @@ COLUMNS = (
     PER_STEP,
     Column.text(
         "rule",
-        "name of the rule that decided the category (most often, if several did)",
+        "rule that decided the category; if several rules did, the most frequent one",
         "an older lstmprof wrote the run",
     ),
     Column.integer(
@@ -67,7 +67,7 @@ READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
     *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-#: Texts that are equal for all events of a row, and texts of which a row shows one.
+#: Text columns that are equal for all events of a row, and those of which a row shows one value.
 _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
@@ -109,7 +109,7 @@ class SortedTexts:
 
     @staticmethod
     def of(texts: Sequence[str], codes: Ints) -> SortedTexts:
-        """Return the column of ``texts``, with one of ``codes`` per event."""
+        """Return the column; ``codes`` has the index in ``texts`` of each event."""
         used = np.unique(codes[codes != NONE])
         values = sorted({texts[code] for code in used.tolist()})
         index_of = {text: index for index, text in enumerate(values)}
@@ -120,7 +120,10 @@ class SortedTexts:
 
 @dataclass(frozen=True)
 class _Work:
-    """The kernels and ops that count, grouped in buckets of equal rank, device and texts."""
+    """The kernels and computing ops, in buckets of equal rank, device, name, category ….
+
+    ``bucket`` and ``ns`` have one entry per event, the other arrays one entry per bucket.
+    """
 
     bucket: Ints
     ns: Ints
@@ -138,7 +141,7 @@ class _Work:
 
 
 def _work(events: Packed) -> _Work:
-    """Return the activities, and the computing ops of ranks without activities."""
+    """Return the activities, and the computing ops of ranks without activities, in buckets."""
     computing = event_types(events).computing
     own = _own_time(events) if len(computing) else events.values("dur_ns")
     roles = np.array([*(_ROLES.get(kind, 0) for kind in events.texts("kind")), 0])
@@ -164,7 +167,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Group ``rows`` by rank, device and texts; return each row's group, and the groups' sizes."""
+    """Put the events ``rows`` into buckets; return each event's bucket, and all buckets' values."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = dense_numbers(keys)
@@ -187,7 +190,7 @@ def _own_time(events: Packed) -> Ints:
 
 
 def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
-    """Return the rule that decided the category of most events, per group."""
+    """Return, per row of the table, the rule that decided the category of most events."""
     pairs = Groups(group.of, rule.index)
     of, index = group.of[pairs.first], rule.index[pairs.first]
     most_last = np.lexsort((index, pairs.sums(count), of))
@@ -198,7 +201,7 @@ def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
 def _launch_configs(
     group: Groups, config: SortedTexts, bucket_ns: Ints
 ) -> tuple[pa.Array, pa.Array]:
-    """Return the number of launch configurations and the one with the most time, per group."""
+    """Return, per row of the table: number of launch configurations, the one with the most time."""
     configured = np.flatnonzero(config.index != NONE)
     pairs = Groups(group.of[configured], config.index[configured])
     of, index = group.of[configured][pairs.first], config.index[configured][pairs.first]

@@ -89,7 +89,7 @@ _KINDS = (*ACTIVITY_KINDS, "mixed")
 
 
 def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) -> pa.Table:
-    """Return one row per rank, call and kind of work."""
+    """Return one row per rank, launch call (such as ``cudaLaunchKernel``) and kind of work."""
     calling = np.flatnonzero(events.is_kind("runtime", *ACTIVITY_KINDS))
     chosen = events.table(READS, calling)
     calls = launch_calls(chosen)
@@ -132,7 +132,7 @@ def launches(events: Packed, windows: Sequence[Window], time_steps: int | None) 
 
 
 def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return per call the number of its activities, their kind, latency and queue depth."""
+    """Return, per launch call: number and kind of its activities, latency, queue depth."""
     number = np.full(len(events), NONE, dtype=np.int64)
     number[calls] = np.arange(len(calls))
     launch = events.rows_named("launch_id")
@@ -159,7 +159,7 @@ def _enqueued(events: EventTable, calls: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _time_of_steps(ranks: Ints, windows: Sequence[Window]) -> tuple[Ints, Flags]:
-    """Return the total length of each rank's steps, and whether its steps are unmarked."""
+    """Return the total length of each rank's steps, and whether the profile marks no steps."""
     numbers = np.array([UNKNOWN if w.rank is None else w.rank for w in windows], dtype=np.int64)
     starts, ends = bounds_of(windows)
     length = ends - starts
@@ -175,7 +175,7 @@ GAP_COLUMNS = (
     Column.text("category", "category of work, such as gemm"),
     Column.integer(
         "count",
-        "number of times that the kernel or copy ran, without the first activity of each step",
+        "number of runs of the kernel or copy, without the first activity of each step",
     ),
     Column.integer("dur_p50_ns", "median duration, nearest rank"),
     Column.integer(

@@ -74,7 +74,8 @@ _ALGORITHM = tuple(
         ),
         Column.text(
             f"{prefix}algorithm_unmet",
-            "for each other algorithm, the first condition that is not met",
+            "for each algorithm that is not requested: its first condition that the layer does "
+            "not meet",
             _NOT_CUDNN,
         ),
     )
@@ -261,7 +262,11 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass of a cuDNN call: the requested algorithm, and those its kernel names allow."""
+    """The forward or backward pass of a call of cuDNN.
+
+    ``requested`` is the algorithm that the framework requests; ``possible`` are those that fit the
+    kernels' names.
+    """
 
     requested: Choice
     possible: tuple[str, ...]
@@ -269,7 +274,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Passes:
-    """Both passes of a cuDNN call."""
+    """The forward and the backward pass of a call of cuDNN."""
 
     forward: Pass | None = None
     backward: Pass | None = None

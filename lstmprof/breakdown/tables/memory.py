@@ -174,7 +174,7 @@ def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Me
 
 
 class _ProcessMemory:
-    """The memory of one device, allocator and process, in each time interval between borders."""
+    """One process's memory of one allocator on a device, between borders of steps and phases."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[Ints, _Floats]]] = defaultdict(list)
@@ -266,7 +266,7 @@ def _rows(processes: Sequence[_ProcessMemory], spans: Sequence[_Span]) -> Iterat
 
 
 def _sizes_of(processes: Sequence[_ProcessMemory], parts: _Parts) -> dict[str, int | None]:
-    """Return the columns of sizes in these time intervals, summed over processes."""
+    """Return the columns of sizes in these time intervals, such as ``peak_allocated_bytes``."""
     used = [process for process in processes if process.has_values(parts)] or processes
     allocated, reserved = (
         np.fmax.reduce([process.peak(name, parts) for process in used]) for name in _TOTALS

@@ -1,6 +1,6 @@
 """The tables of ops, ranges and modules: host time, and the device time that they launched.
 
-``self`` excludes the entries directly inside. Activities launched on a thread without a range
+Columns ``self`` exclude entries directly inside. Activities launched on a thread without a range
 belong to the range open on another thread of the rank. Backward work also belongs to the module of
 its forward op. A CUDA graph's activities belong to the range around its launch, and to the op and
 module in which they were captured. NumPy computes the sums: recursive SQL takes 1.5 times as long
@@ -67,7 +67,7 @@ COLUMNS = (
 
 
 class _Grouped:
-    """Host events grouped by rank and a number per event (``code``), and their sums."""
+    """Host events grouped by rank and ``code`` (such as a code of their names), and their sums."""
 
     def __init__(self, events: EventTable, rows: Ints, code: Ints) -> None:
         rank = events.ints("rank", UNKNOWN)
@@ -86,11 +86,11 @@ class _Grouped:
         return pa.array(self.groups.sums(self.events.dur_ns[self.rows], self._outer))
 
     def caused(self, values: Ints) -> pa.Array:
-        """Return each group's sum of ``values``; null in ranks without activities."""
+        """Return each group's sum of ``values`` of its events; null in ranks without activities."""
         return where_known(self.groups.sums(values[self.rows]), self.on_device)
 
     def caused_inside(self, values: Ints, known: Flags | None = None) -> pa.Array:
-        """Return each group's sum of ``values``, including the events inside its events."""
+        """Return each group's sum of ``values`` over its events and all events inside them."""
         sums = self.groups.sums(self._forest.beneath(values)[self.rows], self._outer)
         return where_known(sums, self.on_device if known is None else known)
 
@@ -188,7 +188,7 @@ def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
 
 
 def _launched_in(events: EventTable, named: Flags) -> Ints:
-    """Return the device time launched in each range, per event."""
+    """Return, for each event that is a range, the device time that was launched in it."""
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     issuer = issued_by(events)[activity]
     activity, issuer = activity[issuer != NONE], issuer[issuer != NONE]
@@ -222,7 +222,7 @@ _UNLINKED = "backward and forward ops are not linked"
 MODULE_COLUMNS = (
     RANK,
     Column.text(
-        "sort", "kind of entry: module (nn.Module), python (frame with file and line) or range"
+        "sort", "kind of row: module (nn.Module), python (frame with file and line) or range"
     ),
     Column.text("name", "name, as the profiler wrote it, without the prefix nn.Module"),
     Column.integer("count", "number of times that the entry ran"),

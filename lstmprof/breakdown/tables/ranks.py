@@ -108,7 +108,7 @@ def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key
 def _times(
     lane: RankDevice, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
-    """Return the columns of times for a rank and device, from its steps and collectives."""
+    """Return the times of one rank and device as columns, such as ``busy_ns``."""
     lengths = [window.end_ns - window.start_ns for window in own]
     busy = sum(ns for (state, _), ns in parts.items() if state == "busy")
     exposed = parts["busy", "collective"]
@@ -140,7 +140,7 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
     """Return the columns about waits and lateness of one rank and device.
 
-    ``late`` are the rows of all ranks in the collectives in which this rank came last.
+    ``late`` are the calls of all ranks in the collectives in which this rank came last.
     """
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:

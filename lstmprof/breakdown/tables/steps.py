@@ -32,7 +32,8 @@ COLUMNS = (
     Column.integer("idle_ns", "time in which no activity ran: dur_ns − busy_ns"),
     Column.integer(
         "overlapped_ns",
-        "sum of the durations of the activities in the step, minus busy_ns; above 0: they overlap",
+        "sum of the durations of the activities in the step, minus busy_ns (above 0 if activities "
+        "overlap)",
         _ON_HOST,
     ),
     Column.integer(
@@ -182,6 +183,6 @@ def streams(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _in_windows(covered: Covered, rank: int, windows: list[Window]) -> tuple[int, int]:
-    """Return the covered ns in the steps of ``rank``, and the total length of these steps."""
+    """Return how many ns of the rank's steps are covered, and the total length of the steps."""
     start, end = bounds_of(w for w in windows if rank == (UNKNOWN if w.rank is None else w.rank))
     return int(covered.within(start, end).sum()), int((end - start).sum())

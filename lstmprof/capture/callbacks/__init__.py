@@ -34,7 +34,7 @@ class TrainingProfile:
             self.session.begin()
 
     def step_end(self, *, follows: bool) -> Metrics:
-        """End a step; return the run's metrics at the first step after they are computed."""
+        """End a step; return the run's metrics once, at the first step after the run is written."""
         if self.session.measured:
             if self._writing is None and not self.session.is_over:
                 self._writing = threading.Thread(target=self._write, name="lstmprof")

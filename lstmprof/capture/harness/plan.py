@@ -60,7 +60,7 @@ def matching(
     kind: str,
     unknown: Callable[[str], UsageError] | None = None,
 ) -> list[str]:
-    """Return the names that match any pattern, such as ``torch-*``; the order of names stays.
+    """Return the names that match a pattern such as ``torch-*``, in the order of ``names``.
 
     Raise UsageError if a pattern matches no name; ``unknown(pattern)`` may create the error.
     """

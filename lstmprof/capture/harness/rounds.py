@@ -131,7 +131,7 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Together:
-    """What a worker needs to take turns with others on one CPU."""
+    """A worker's place in the turns, the names of all runs that take turns, and their CPU."""
 
     seat: Seat
     names: tuple[str, ...]

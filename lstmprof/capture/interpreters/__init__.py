@@ -90,14 +90,14 @@ def _interpreter_for_version(row: Implementation, version: str, python: str | No
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
-    """Return the implementation's era if it has a package: ``torch==1.5.0`` -> ``torch-1.4.0``."""
+    """Return the row's era (old packages) if it fits: ``torch==1.5.0`` -> ``torch-1.4.0``."""
     era = eras.find(row.era) if row.era else None
     names = era is not None and any(era.includes(package) for package in packages)
     return row.era if names else None
 
 
 def _more_packages(row: Implementation, wanted: str) -> list[str]:
-    """Return what ``wanted`` needs beside it: ``keras==2.12.0`` -> ``["tensorflow==2.12.*"]``."""
+    """Return the packages to install beside ``keras==2.12.0``: ``["tensorflow==2.12.*"]``."""
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):

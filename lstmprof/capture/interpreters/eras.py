@@ -34,7 +34,7 @@ class Era:
 
     @property
     def package(self) -> str:
-        """Return the framework's normalised package name."""
+        """Return the framework's package name, such as ``torch``."""
         return package_of(self.packages[0])
 
     def has(self, version: str) -> bool:

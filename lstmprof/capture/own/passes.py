@@ -99,7 +99,7 @@ class StepPasses:
         self.doing = "waiting for the first step"
         self.later = 0  # steps that ended after the session that is kept
         self._latest: Optional[_Recorded] = None
-        # times of trivial calls in the latest session, to compute the cost of recording an event
+        # times of trivial calls in the latest profiler session: they show what an event costs
         self._readings: Optional[calibration.LoopTimes] = None
 
     @property
@@ -186,7 +186,7 @@ class StepPasses:
     def _timed(
         self, share: timing.Quota, warmup: bool = False, after_profile: bool = False
     ) -> Steps:
-        """Time some steps, until the number or the time limit is reached."""
+        """Time the user's steps, until the number of steps or the time limit is reached."""
         clock, wait = time.perf_counter_ns, self.profiler.wait
         began_ns, number = clock(), 0
         for number in range(share.iterations):
@@ -240,7 +240,7 @@ class StepPasses:
     def _thrown_away(self, steps: Iterable[int]) -> Generator[None, Any, List[int]]:
         """Record steps in a session that is discarded; return each step's wall time in ns."""
 
-        # at the end of the session: how long it takes to record a trivial event
+        # at the end of the session, time trivial calls, to find out what an event costs
         def measure() -> None:
             self._readings = self.profiler.trivial_readings()
 

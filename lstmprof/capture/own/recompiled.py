@@ -21,7 +21,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class _Leaf(NamedTuple):
-    """One array or Python value in an argument: ``("(3, 4)", "float32", "")``."""
+    """Shape, dtype and value of one array or Python value in an argument, as texts."""
 
     shape: str
     dtype: str
@@ -148,7 +148,7 @@ def _by_name(call: Call) -> Dict[str, Any]:
 #: Prefix of a reason, such as ``0/3: ``; the 3 is the compiled version whose guard failed. Older
 #: PyTorch writes none.
 _VERSION = re.compile(r"(?:!\d+/)?\d+/(?P<version>\d+)(?:_\d+)?: ")
-#: The comment behind a guard: the line of Python that needs it.
+#: The comment behind a guard: the line of Python that needs the guard.
 _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
 #: Older PyTorch writes ``L['x']`` for a local and ``G['x']`` for a global variable.
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")

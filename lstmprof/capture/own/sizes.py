@@ -82,7 +82,7 @@ class ModuleSizes:
         self._calls.append(_LayerCall(self._begun, module, data.shape, batch_sizes, dtype))
 
     def inputs(self, count: int, later: int) -> Iterator[StepInputs]:
-        """Yield (op name, shapes, types, step) of each such op in the run's profiled steps."""
+        """Yield (op, input shapes, dtypes, step) of such ops in the run's profiled steps."""
         # the last ``later`` steps are not in the run
         first = self._ended - later - count + 1
         for call in self._calls:
@@ -103,7 +103,7 @@ class ModuleSizes:
 
 
 def _layer_op(call: _LayerCall) -> OpInputs:
-    """Return (name, shapes, types) as the profiler records them for ``aten::lstm``."""
+    """Return (op, input shapes, dtypes) of a layer's call, as the profiler records it."""
     module, data = call.module, list(call.shape)
     weights = [list(weight.shape) for layer in module.all_weights for weight in layer]
     directions = 2 if module.bidirectional else 1
@@ -121,7 +121,7 @@ def _layer_op(call: _LayerCall) -> OpInputs:
         data.insert(place, 1)
     state = [module.num_layers * directions, batch, width]
     memory = [*state[:2], module.hidden_size]
-    # the profiler records an empty shape for these, because they are no tensor
+    # the profiler records an empty shape for these two numbers, because they are no tensors
     counts = [module.num_layers, directions]
     shapes += [[state, memory] if module.mode == "LSTM" else state, weights, counts]
     return "aten::" + module.mode.lower(), shapes, dtypes
@@ -135,7 +135,7 @@ def _look_up(call: _LayerCall) -> OpInputs:
 
 
 def _cell_op(call: _LayerCall) -> OpInputs:
-    """Return (name, shapes, types) as the profiler records them for ``aten::lstm_cell``."""
+    """Return (op, input shapes, dtypes) of a cell's call, as the profiler records it."""
     module, data = call.module, list(call.shape)
     if len(data) == 1:  # a single input: the op gets a batch of one
         data.insert(0, 1)

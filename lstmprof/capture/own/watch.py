@@ -411,7 +411,7 @@ class Watch:
 
 
 def live_line(row: Dict[str, Any]) -> str:
-    """Format a window's row for the terminal."""
+    """Format a window's row for the terminal: ``step 1,200   12.5 ms   data wait 3%``."""
     parts = ["step {:,}".format(row["step"]), "{:.3g} ms".format(row["step_ms"])]
     if row["wait_ms"] is not None:
         parts.append("data wait {:.0%}".format(row["wait_ms"] / row["step_ms"]))
@@ -433,7 +433,7 @@ def registered(pid: int) -> Path:
 
 
 def _slower(step: int, typical: float, row: Dict[str, Any], before: List[Dict[str, Any]]) -> str:
-    """Say how much slower steps became, and by how much data wait grew."""
+    """Return a line such as ``step 1200: 20 ms, 1.60× the typical 12.5 ms; data wait +7 ms``."""
     line = "step {}: {:.3g} ms, {:.2f}× the typical {:.3g} ms".format(
         step, row["step_ms"], row["step_ms"] / typical, typical
     )

@@ -1,7 +1,8 @@
 """Find the step among a script's compiled functions, ``jax.jit`` and ``tf.function``.
 
-The Python code of a compiled function runs only while it is traced. If it computes gradients or
-updates parameters then, the outermost compiled function is the step: each later call ends a step.
+The Python code of a compiled function runs only while it is traced. If this tracing computes
+gradients or updates parameters, the outermost compiled function is the step: each later call of it
+ends a step.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Program:
         self._trained_by: Dict[str, str] = {}
 
     def call(self, name: str, call: Call, run: Callable[..., Any]) -> Any:
-        """Call a compiled function; the call ends a step if the outermost function trains."""
+        """Call a compiled function; end a step if it is the outermost one and trains."""
         names = self._calls.names
         notes = not names and not self._steps.over
         before = self._again.count(call.function) if notes else None
@@ -67,7 +68,7 @@ class Program:
     def trains(self, source: str, who: Any, outcome: Any) -> None:
         """Note that the program updates parameters or computes gradients now.
 
-        ``source`` is the hook that saw it.
+        ``source`` is the hook that noticed it, such as ``"jax gradient"``.
         """
         self._steps.safely(self._trains, source, who, outcome)
 
@@ -111,7 +112,7 @@ class _Jitted(WatchedCallable):
 
 
 def watch_jax(program: Program, jax: Any) -> None:
-    """Watch JAX's compiled and gradient functions."""
+    """Wrap ``jax.jit``, ``jax.grad`` and the like, to notice calls of the functions they make."""
 
     def compiling(compile_function: Any) -> Any:
         @functools.wraps(compile_function)
@@ -142,7 +143,7 @@ def watch_jax(program: Program, jax: Any) -> None:
 
 
 def _listed(options: Dict[str, Any], name: str) -> Tuple[Any, ...]:
-    """Return an option as a tuple."""
+    """Return an option of ``jax.jit`` as a tuple: ``static_argnums=1`` -> ``(1,)``."""
     value = options.get(name)
     if value is None:
         return ()
@@ -150,7 +151,7 @@ def _listed(options: Dict[str, Any], name: str) -> Tuple[Any, ...]:
 
 
 def watch_updates(program: Program, package: Any) -> None:
-    """Watch updates of parameters by optax or equinox."""
+    """Wrap ``apply_updates`` of optax or equinox, to notice updates of parameters."""
     apply_updates = package.apply_updates
 
     @functools.wraps(apply_updates)
@@ -163,7 +164,7 @@ def watch_updates(program: Program, package: Any) -> None:
 
 
 def watch_functions(program: Program, sizes: GraphSizes, module: Any) -> None:
-    """Watch calls of ``tf.function`` objects."""
+    """Wrap ``tf.function`` objects, to notice their calls."""
     call = module.Function.__call__
 
     @functools.wraps(call)

@@ -29,8 +29,9 @@ _LOOKED_AT = 512
 _KERAS_BATCH = 32
 #: After this many backward passes without a reset of gradients, each pass counts as one step.
 _MOST_PASSES = 32
-#: Types of TensorFlow 1 ops that update parameters. Plain assignments (``_ASSIGNS``) do so only
-#: together with gradients, and ``tf.gradients`` alone adds nodes that the forward pass uses, too.
+#: Types of TensorFlow 1 ops that update parameters. Plain assignments (``_ASSIGNS``) count only
+#: together with nodes of ``tf.gradients``. Such nodes alone prove nothing, because the forward pass
+#: uses some of them, too.
 _UPDATES = re.compile(r"(Resource)?(Sparse)?Apply\w+|AssignSub\w*")
 _ASSIGNS = re.compile(r"Assign(Add|Variable|AddVariable)?(Op)?")
 _OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
@@ -125,7 +126,7 @@ def _watched(
 
     @functools.wraps(step)
     def stepped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # a parent class's ``step``, called by the optimizer's own
+        # ``step`` of a parent class, called by the optimizer's own ``step``
         if id(self) in stepping:
             return step(self, *args, **kwargs)
         stepping.add(id(self))
@@ -143,7 +144,7 @@ def _watched(
 
 
 def _watch_keras(steps: Steps, module: Any) -> None:
-    """Let the begin and end of Keras's training batches be steps."""
+    """Make each training batch of Keras a step, by hooks on its callbacks."""
     of = module.CallbackList
     begins, ends = of.on_train_batch_begin, of.on_train_batch_end
 
@@ -180,7 +181,7 @@ def _watch_train_on_batch(steps: Steps, module: Any) -> None:
 def _watch_keras_optimizers(
     steps: Steps, programs: Dict[str, compiled.Program], module: Any
 ) -> None:
-    """Let updates of parameters in custom Keras training loops end a step."""
+    """End a step at each ``apply`` of a Keras optimizer, for custom training loops."""
     apply = module.BaseOptimizer.apply
 
     @functools.wraps(apply)
@@ -224,7 +225,7 @@ def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
 
 
 def _fetched(graph: Any, fetches: Any) -> Iterator[Any]:
-    """Yield the nodes that a session returns, at any nesting."""
+    """Yield the graph's nodes in ``fetches``, such as ``{"loss": loss, "ops": [train]}``."""
     if isinstance(fetches, dict):
         fetches = list(fetches.values())
     if isinstance(fetches, (list, tuple)):
@@ -237,7 +238,7 @@ def _fetched(graph: Any, fetches: Any) -> Iterator[Any]:
 
 
 def _trains(node: Any) -> bool:
-    """Return whether a node, or a node on which it depends, updates parameters."""
+    """Return whether a run of this node of the graph updates parameters."""
     nodes, seen = [node], set()  # type: List[Any], Set[str]
     assigns = has_gradients = False
     while nodes:
@@ -310,7 +311,7 @@ class _Backward:
         autograd.backward = passed
 
     def _observe(self, tensors: Any) -> None:
-        """Note whether the gradients were reset before this pass."""
+        """Note whether the script reset the gradients before this backward pass."""
         if self._parameter is None:
             loss = tensors[0] if isinstance(tensors, (list, tuple)) else tensors
             self._parameter = next(_parameters(loss.grad_fn), None)

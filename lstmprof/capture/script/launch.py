@@ -90,7 +90,7 @@ def _run_under_nsys(request: ScriptRequest, report: Report) -> int:
 
 
 def _forwarding(command: Sequence[str], pid: Path) -> int:
-    """Run a command, and forward signals to the script, whose process id is in a file.
+    """Run a command, and forward signals to the script; the file ``pid`` has its process id.
 
     The command has its own process group, so that each signal reaches the script only once.
     """

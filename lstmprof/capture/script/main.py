@@ -1,7 +1,7 @@
 """The entry of the script's process: ``python main.py request.json``.
 
 lstmprof is imported from the installation of this file, even if the script's Python has another
-one.
+lstmprof.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _watched(request: Any) -> Any:
 
 
 def _follow_launcher(folder: str) -> None:
-    """End with the launcher, which did not start this process itself (Nsight Systems did)."""
+    """End this process when lstmprof's launcher ends; its parent process is nsys."""
     from lstmprof.capture.request import LIFELINE
     from lstmprof.capture.worker.machine import host
 

@@ -1,7 +1,7 @@
 """Execute a script or module as ``python`` does.
 
-The environment of a main program follows ``runpy`` and ``python -m``. A step function that the user
-names gets a decorator in the script's source; line numbers stay the same.
+``sys.argv``, ``sys.path`` and ``__main__`` are set as by ``python`` and ``python -m``. A step
+function that the user names gets a decorator in the script's source; line numbers stay the same.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _run_file(path: str, module: types.ModuleType) -> Tuple[str, Any, Any]:
 
 
 def _look_in(folder: str) -> None:
-    """Search modules in a folder first."""
+    """Put a folder first in ``sys.path``, unless Python runs in safe-path mode."""
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, folder)
 
@@ -178,7 +178,7 @@ class WatchedCallable:
 
 
 class Marked(WatchedCallable):
-    """A function whose calls are the steps."""
+    """A wrapped function; each call of it is one step."""
 
     def __init__(self, steps: Any, function: Any) -> None:
         super().__init__(function)

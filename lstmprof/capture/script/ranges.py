@@ -1,9 +1,9 @@
 """Ranges of a PyTorch step in the profile: its phases, and each nn.Module.
 
-Modules that run often in a step get none, because a range costs some microseconds, about as much as
-a time step of a cell. Hooks would make torch.compile compile again, so compiled models get none.
-Sources: torch/nn/modules/module.py (``register_module_forward_pre_hook``), torch/_tensor.py
-(``backward``).
+A module that runs often in a step gets no range, because a range costs some microseconds, about as
+much as a time step of a cell. Hooks would make torch.compile compile again, so the modules of a
+compiled model get no range. Sources: torch/nn/modules/module.py
+(``register_module_forward_pre_hook``), torch/_tensor.py (``backward``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TorchRanges:
         self.backwards = self.steps = 0
 
     def set(self, profiling: bool) -> None:
-        """Add the hooks before a profiled step, else remove them."""
+        """Add the hooks if the next step is profiled, else remove them."""
         self.close(None)
         if profiling:
             self.steps += 1
@@ -57,14 +57,14 @@ class TorchRanges:
             self._names.clear()
 
     def open(self, token: Any, name: str) -> None:
-        """Begin a range."""
+        """Begin a range; ``close(token)`` ends it."""
         if self._undo and threading.get_ident() == self._thread:
             entered = self._phase(name)
             entered.__enter__()
             self._open.append((token, entered))
 
     def close(self, token: Any) -> None:
-        """End a range and all ranges in it; None ends all."""
+        """End the range of this token and all ranges inside it; None ends all ranges."""
         if threading.get_ident() != self._thread:
             return
         tokens = [opened for opened, _ in self._open]
@@ -95,7 +95,7 @@ class TorchRanges:
                 self._undo.append(hook.remove)
 
     def _wrap(self, place: Any, name: str, range_name: str) -> None:
-        """Run every call of a function in a range."""
+        """Replace a function so that each call of it is a range."""
         wrapped = getattr(place, name)
 
         @functools.wraps(wrapped)

@@ -21,8 +21,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from lstmprof.capture.request import ScriptRequest
 
-#: Rank and number of ranks, as launchers set them: torchrun, Open MPI, MPICH, srun. Slurm gives a
-#: batch script, too, a SLURM_PROCID, but not the number of tasks.
+#: (variable of the rank, variable of the number of ranks), as torchrun, Open MPI, MPICH and srun
+#: set them. Slurm also sets SLURM_PROCID in a batch script, but not the number of tasks.
 _VARIABLES = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -46,7 +46,7 @@ Rank = Tuple[int, int]
 
 
 def rank_of(variables: Mapping[str, str]) -> Optional[Rank]:
-    """Return the rank that a launcher's environment variables state; None for a single process."""
+    """Return (rank, number of ranks) from a launcher's variables, such as ``RANK=1``."""
     for name, size_name in _VARIABLES:
         rank, size = variables.get(name, ""), variables.get(size_name, "")
         if rank.isdigit() and size.isdigit():
@@ -76,11 +76,11 @@ class Job:
         self.folder = request.parts or _folder(request.place, self.launched)
 
     def rank(self) -> Optional[Rank]:
-        """Return this process's rank if it leaves results for the run of a job."""
+        """Return (rank, number of ranks) of this process; None if it is no part of a job."""
         return rank_of_process() or ((0, 1) if self.child else None)
 
     def part_folder(self, rank: Rank) -> str:
-        """Return an empty place for the results of a rank."""
+        """Return the path for the results of a rank; delete older results there."""
         place = os.path.join(self.folder, "{}{}".format(_PART, rank[0]))
         shutil.rmtree(place, ignore_errors=True)
         return place
@@ -111,8 +111,8 @@ class Job:
     def attachments(
         self, wanted: Callable[[], bool], safely: Callable[..., Any]
     ) -> Dict[str, Callable[[Any], None]]:
-        """Return hooks that measure the processes which this process starts."""
-        # the ranks are measured already, or Nsight Systems records the script
+        """Return hooks on ``subprocess`` and ``multiprocessing`` that measure new processes."""
+        # a launcher has started one lstmprof per rank, or Nsight Systems records the script
         if self.launched is not None or self.request.folder:
             return {}
 
@@ -192,7 +192,7 @@ def _folder(place: str, launched: Optional[Rank]) -> str:
 
 
 def _parsed(args: Sequence[Any]) -> Optional[Tuple[List[str], bool, str, List[str]]]:
-    """Split a command into Python, whether a module runs, script or module, and arguments.
+    """Parse a command: ``python -m train -v`` -> ``(["python"], True, "train", ["-v"])``.
 
     Return None for a command that runs no Python script.
     """

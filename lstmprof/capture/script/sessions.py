@@ -23,7 +23,7 @@ def session_of(
     part: Optional[str] = None,
     rank: Optional[Rank] = None,
 ) -> Any:
-    """Return the session, or a watch if the user asks for one."""
+    """Return the session that measures the script, or a ``Watch`` for ``--watch``."""
     seen = None if source == "function" else source.partition(" ")[0]
     framework = request.framework or seen
     if seen is not None:
@@ -54,7 +54,7 @@ def session_of(
 
 
 class _RankSession(Session):
-    """The session of one rank; one process writes the run of all ranks."""
+    """A session that leaves the results of one rank in a folder, to join them later."""
 
     def __init__(
         self, part: str, request: ScriptRequest, rank: Rank, options: Dict[str, Any]

@@ -1,7 +1,7 @@
 """Record the sizes of recurrent layers in TensorFlow.
 
-The graph of a compiled step shows them. In a step that runs op by op, each call of a Keras layer
-gets a range with the sizes.
+The graph of a compiled step shows the sizes. In a step that runs op by op, each call of a Keras
+layer gets a range with the sizes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 
 
 class GraphSizes:
-    """Reads the inputs of ops from the graph of the step."""
+    """Reads the input shapes of ops from the graph of the step."""
 
     def __init__(self) -> None:
         self.function: Any = None
@@ -30,7 +30,7 @@ class GraphSizes:
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return the ops' inputs, without those that differ between traces of the function."""
+        """Return input shapes and dtypes of ops that are equal in all graphs of the function."""
         from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 
         traced: List[Any] = getattr(self.function, "_list_all_concrete_functions", list)()

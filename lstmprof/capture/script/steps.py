@@ -13,10 +13,11 @@ from typing import Any, Callable, Dict, List, Optional, Union
 #: After this many calls of the first optimizer, all optimizers are known. In arXiv:1701.07875 the
 #: critic steps five times as often as the generator, so both appear within six calls.
 OBSERVED = 6
-#: The same for compiled functions and Keras. Small, because it delays the measurement of every
-#: script: only in PyTorch is it known that there is a single optimizer.
+#: After this many calls, all compiled functions or Keras models are known. Few, because these calls
+#: delay the measurement of every script: only PyTorch shows that there is a single optimizer.
 OBSERVED_ELSEWHERE = 2
-#: How reliable the hooks are. Gradients may be accumulated; Keras trains on the other frameworks.
+#: Hook -> how reliable it is: the highest number decides. A script may compute gradients several
+#: times per step, and Keras calls the hooks of its backend, too.
 SOURCES = {
     **dict.fromkeys(("torch gradient", "tensorflow gradient", "jax gradient"), 0),
     **dict.fromkeys(("torch", "tensorflow", "jax"), 1),
@@ -78,11 +79,10 @@ class Steps:
             return None
 
     def restart(self) -> None:
-        """Count steps in this forked process."""
+        """From now on, count steps in this forked process."""
         self._pid, self._thread = os.getpid(), None
 
     def begins(self, source: str) -> None:
-        """Begin a step."""
         self.safely(self._begins, source)
 
     def _begins(self, source: str) -> None:
@@ -93,7 +93,7 @@ class Steps:
                 self.session.step_begin()
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
-        """End a step, if ``who`` (an optimizer, model or function) is what ends steps."""
+        """End a step if calls of ``who``, such as an optimizer, are the ones that end steps."""
         self.safely(self._ends, source, who, outcome, follows)
 
     def _ends(self, source: str, who: Any, outcome: Any, follows: bool) -> None:
@@ -111,7 +111,7 @@ class Steps:
             self.session.step_begin()
 
     def counts(self, source: str) -> bool:
-        """Return whether a step that a hook saw may be measured now."""
+        """Return whether a step found by this hook, such as ``"keras"``, may be measured now."""
         if self.over or not self.here:
             return False
         if self.source is None or source == self.source:
@@ -172,7 +172,7 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return what ends a step: the least often called, or the last among equals."""
+    """Return the least often called key, or the last of equals: ``["a", "b", "a"]`` -> ``"b"``."""
     # the last step may be incomplete, so counts that differ by one are equal
     counts = {key: calls.count(key) for key in calls}
     fewest = min(counts.values())

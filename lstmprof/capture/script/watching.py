@@ -68,7 +68,7 @@ class Watching:
         atexit.register(self._at_exit)
 
     def _time_input(self, loader: Any) -> None:
-        """Time each batch of a DataLoader."""
+        """Time how long a PyTorch DataLoader takes for each batch."""
         following = loader._BaseDataLoaderIter.__next__
 
         @functools.wraps(following)
@@ -254,7 +254,7 @@ class Watching:
 
 
 class _Ranged:
-    """A session with PyTorch's ranges in profiled steps."""
+    """Wraps a session, and adds ranges (phases, modules) to its profiled steps."""
 
     def __init__(self, session: Any, ranges: Optional[TorchRanges]) -> None:
         self._session, self._ranges = session, ranges
@@ -281,7 +281,7 @@ class _Ranged:
 
 
 def _file_and_line(error: Exception) -> str:
-    """Return where in lstmprof an error was raised, as text."""
+    """Return where lstmprof raised an error: ``(lstmprof/capture/nsys.py:41)``."""
     trace = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in trace if frame.filename.startswith(_PACKAGE)]
     if not own:
@@ -290,7 +290,7 @@ def _file_and_line(error: Exception) -> str:
 
 
 class ImportWatch(importlib.abc.MetaPathFinder):
-    """Calls a function with each module of a given name, after its import."""
+    """After the import of a module, calls the function that ``attach`` has for its name."""
 
     def __init__(self, attach: Dict[str, Attach]) -> None:
         self._attach = dict(attach)
@@ -301,7 +301,7 @@ class ImportWatch(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[Any]:
-        """Find a module as Python does, with a loader that calls the function afterwards."""
+        """Find a module as Python does; its loader then also calls the function in ``attach``."""
         attach = self._attach.pop(name, None)
         if attach is None:
             return None
@@ -313,7 +313,7 @@ class ImportWatch(importlib.abc.MetaPathFinder):
 
 
 class _Watched(importlib.abc.Loader):
-    """Runs another loader, then a function with the module."""
+    """A loader that executes a module as usual, then calls a function with it."""
 
     def __init__(self, loader: Any, attach: Attach) -> None:
         self._loader, self._attach = loader, attach

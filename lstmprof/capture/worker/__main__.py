@@ -1,6 +1,6 @@
 """The worker process: ``python -m lstmprof.capture.worker request.json``.
 
-Progress lines go to the pipe that was stdout. Whatever frameworks print goes to stderr, which is
+Its original stdout is a pipe for progress lines. Whatever frameworks print goes to stderr, which is
 the log.
 """
 
@@ -59,14 +59,14 @@ PROVIDED_BY = {
 NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
 
 
-#: XLA's flag that turns CUDA graphs off, and the first versions that know it; older ones abort.
+#: XLA's flag that turns CUDA graphs off, and the first versions that know it. Older versions abort.
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
 XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 16))}
 
 
 def main(arguments: List[str]) -> int:
     """Run the request in a file; end if the parent process ends."""
-    # nsys is the parent; this FIFO closes when lstmprof ends
+    # nsys is the parent process, so this process ends when lstmprof closes a FIFO
     if len(arguments) > 2:
         host.end_with(arguments[2])
     else:
@@ -159,7 +159,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
 
 
 def _leave_out(row: Implementation) -> None:
-    """Skip imports that the implementation does not need."""
+    """Make the framework's optional imports fail, such as pandas, because they take time."""
     for name in (row.framework, row.library):
         sys.modules.update(dict.fromkeys(NOT_NEEDED.get(name or "", ())))  # type: ignore[arg-type]
 
@@ -355,7 +355,7 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def process(arguments: List[str]) -> int:
-    """Run ``main`` with the garbage collector off, except once before the passes."""
+    """Run ``main`` with the garbage collector off, except for one collection before the passes."""
     gc.disable()
     code = main(arguments)
     gc.freeze()

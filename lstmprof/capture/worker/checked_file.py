@@ -18,7 +18,7 @@ from lstmprof.capture.worker import reference
 from lstmprof.capture.worker.users_file import UsersFile
 from lstmprof.workloads import Batch, Workload
 
-#: Relative to the largest element, as in the tests of built-in implementations.
+#: Largest error, relative to the largest element, as in the tests of built-in implementations.
 TOLERANCE = 1e-4
 SEED = 5
 NO_CLAIM = "has no load(), so its results were not checked against the reference"
@@ -29,7 +29,7 @@ Arrays = Dict[str, Any]
 def computes_workload(
     file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]
 ) -> bool:
-    """Check a file that claims to compute the workload; return False if it claims nothing."""
+    """Check a file that has ``load``, and so claims to compute the workload; else return False."""
     if not file.claims:
         report("{} {}".format(file.file.file_name, NO_CLAIM))
         return False
@@ -41,7 +41,8 @@ def computes_workload(
             "float64 reference by {:.2g} of the largest element".format(
                 file.file.file_name, workload.cell, worst, error
             ),
-            "correct the network or load(); delete load() if the network is another one on purpose",
+            "correct the network or load(); delete load() if the network is not the workload's "
+            "network",
         )
     report(
         "{} matches the float64 reference: loss, outputs and {} gradients within {:.1g}".format(
@@ -99,9 +100,9 @@ def _error(value: Any, right: Any) -> float:
 
 
 def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
-    """Return which shared weight each element of each parameter holds, by number.
+    """Return, for each parameter, which element of the shared weights each of its elements is.
 
-    0 is none; a negative number is a weight with the opposite sign.
+    ``[[3, -4], [0, 5]]``: elements 3, 4 (negated) and 5 of the weights; 0 is none of them.
     """
     first, second = (_loaded(file, workload, factor) for factor in (1, 2))
     element_numbers = []

@@ -1,9 +1,9 @@
 """Find the lines of a script on which its steps spend time, or wait, outside a framework.
 
 In some steps after the measured ones, a second thread reads the training thread's stack every few
-milliseconds, and adds the time since the last sample to the line that it finds. It needs the GIL: a
-call that keeps the GIL is sampled when it returns, with its whole time. Garbage collection keeps
-it, too, so ``gc.callbacks`` times it.
+milliseconds, and adds the time since the last sample to the line that it finds. The second thread
+needs the GIL: a call that keeps the GIL is sampled when it returns, with its whole time. Garbage
+collection keeps the GIL, too, so ``gc.callbacks`` times it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MOST_STEPS, MOST_NS = 50, 500_000_000
 _LEAST_SAMPLES = 20
 #: A line with a smaller share of the time is not reported.
 _LEAST_SHARE = 0.05
-#: Two pauses. If the thread is active for longer after a step's last sample, a call kept the GIL; a
-#: shorter time is added to the next step's first sample.
+#: Two pauses between samples. If a step runs longer than this after its last sample, a call kept
+#: the GIL. A shorter time is added to the first sample of the next step.
 _LONGEST_END_NS = 2e9 * _PAUSE_S
 #: A line without a call waits if its thread is blocked for this share of its time. The rest may be
 #: waiting for a CPU on a busy machine. Chosen by hand.
@@ -48,7 +48,7 @@ _WAITING_SHARE = 0.2
 _FRAMEWORKS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
 )
-#: Methods of a tensor that wait for its value; that time is the script's.
+#: Methods of a tensor that wait for its value; this time counts as the script's.
 _VALUES = frozenset((".item", ".tolist", ".numpy", ".cpu"))
 #: Methods of files, queues and locks, which belong to no framework.
 _WAITS = frozenset(
@@ -81,7 +81,7 @@ _Stack = Tuple[_At, ...]
 class _Line(NamedTuple):
     """A line of the script, or a whole function (its first line, without a call).
 
-    ``beside``: it runs in another thread than the steps.
+    ``beside``: the line runs in another thread than the steps.
     """
 
     code: CodeType
@@ -101,7 +101,7 @@ class LineSampler:
         self._since_ns: Optional[int] = None
         # ns that the thread had run or waited for a CPU by the last sample; 0 if unknown
         self._active_since_ns = 0
-        # wall ns and active ns after the last step's last sample, which no sample counts yet
+        # (wall ns, active ns) of the last step after its last sample; no sample contains them yet
         self._end_ns = (0, 0)
         self._over = threading.Event()
         self._samples = 0
@@ -176,7 +176,7 @@ class LineSampler:
                 self._active_since_ns = ran_ns
 
     def _stack(self, frame: Optional[FrameType]) -> _Stack:
-        """Return the frames from the innermost to the first of the user's code."""
+        """Return the innermost frames, up to the first frame of the user's code."""
         stack: List[_At] = []
         while frame is not None:
             stack.append((frame.f_code, frame.f_lasti))
@@ -244,7 +244,7 @@ class LineSampler:
     def _lines_of(
         self, stacks: Counter[_Stack], waited: Optional[Counter[_Line]]
     ) -> Counter[_Line]:
-        """Return the ns of each line and function; add its waiting time to ``waited``."""
+        """Return line or function -> ns spent; add the ns that it waited to ``waited``."""
         spent: Counter[_Line] = collections.Counter()
         impure: Set[CodeType] = set()  # the script's functions that call a framework
         for stack, ns in stacks.items():
@@ -289,7 +289,7 @@ class LineSampler:
 
 
 def _is_called_by_framework(frame: Optional[FrameType]) -> bool:
-    """Return whether a framework calls the user's function."""
+    """Return whether a framework called the innermost of the user's functions on this stack."""
     while frame is not None and not _is_own(frame.f_code.co_filename):
         frame = frame.f_back
     while frame is not None:
@@ -300,7 +300,7 @@ def _is_called_by_framework(frame: Optional[FrameType]) -> bool:
 
 
 def _may_wait(line: _Line, is_innermost: bool) -> bool:
-    """Return whether a blocked thread waits at this line, but not for a framework."""
+    """Return whether blocked time at this line may be a wait of the script, not of a framework."""
     if not is_innermost:
         return True
     if line.call is None:
@@ -317,7 +317,7 @@ def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
     if call is None or call in _VALUES:
         return False
     if call.startswith("."):
-        # a function of an unknown object: its own frame shows where it belongs, if it has one
+        # a method of an unknown object: if it is written in Python, its frame shows its package
         return is_innermost and call not in _WAITS | _LOGS
     return call.partition(".")[0] in _FRAMEWORKS
 
@@ -406,7 +406,7 @@ def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
             encoded[-1] = encoded[-1][: columns[1]]
             encoded[0] = encoded[0][columns[0] :]
             return ast.parse("(" + b"".join(encoded).decode() + ")", mode="eval").body
-        # older Pythons: the only call on the line
+        # Python 3.10 and older do not know the columns: take the only call on the line
         calls = [n for n in ast.walk(ast.parse(text[0].strip())) if isinstance(n, ast.Call)]
         return calls[0] if len(calls) == 1 else None
     return None

@@ -66,7 +66,7 @@ def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
 
 
 def pass_facts(passes: TwoPasses, request: CaptureRequest) -> Dict[str, Any]:
-    """Return what run.json says about both passes."""
+    """Return what run.json says about the timing pass and the profile pass."""
     first, last = passes.rows[0], passes.rows[-1]
     fell = None
     if request.mode == "train" and first.loss is not None and last.loss is not None:
@@ -85,7 +85,6 @@ def pass_facts(passes: TwoPasses, request: CaptureRequest) -> Dict[str, Any]:
 
 
 def _version(package: str) -> Any:
-    """Return the installed version of a package."""
     try:
         from importlib import metadata
 

@@ -1,8 +1,8 @@
 """The ranges of a step, the discarded session, and the profiler's file.
 
-Timed and profiled steps have NVTX ranges; profiled steps also have the profiler's. An NVTX range
-costs about 0.1 µs if no tool is attached (measured). ``program`` is the call of a compiled function
-until its result is available.
+Timed and profiled steps have NVTX ranges; profiled steps also have ranges of the profiler. An NVTX
+range costs about 0.1 µs if no tool is attached (measured). The range ``program`` is the call of a
+compiled function until its result is available.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
 
 NAMES = ("step", "input", "program", "forward", "loss", "backward", "optimizer")
 DOMAIN = "lstmprof"
-#: Set if a tool receives NVTX ranges (nvtx3/nvtxDetail/nvtxInit.h).
+#: Environment variable that is set if a tool receives NVTX ranges (nvtx3/nvtxDetail/nvtxInit.h).
 TOOL = "NVTX_INJECTION64_PATH"
 PROFILE = "profile"
 
@@ -27,7 +27,7 @@ Ranges = Callable[[str], ContextManager[Any]]
 
 
 class DomainRange:
-    """One named range, which may be entered again."""
+    """One named NVTX range, which may be entered again."""
 
     __slots__ = ("_attributes", "_pop", "_push")
 
@@ -90,7 +90,7 @@ def _torch_ranges() -> Optional[Ranges]:
 
 
 class _TorchRange:
-    """An NVTX range by torch's functions."""
+    """One NVTX range that torch's functions open and close."""
 
     def __init__(self, nvtx: Any, name: str) -> None:
         self._nvtx, self._name = nvtx, name
@@ -103,7 +103,7 @@ class _TorchRange:
 
 
 class _NvtxRanges(Dict[str, DomainRange]):
-    """The ranges of one domain by name; those of a step exist from the start."""
+    """Name -> NVTX range; the ranges of a step are created in advance."""
 
     def __init__(self, domain: Any) -> None:
         super().__init__({name: DomainRange(domain, name) for name in NAMES})
@@ -119,7 +119,7 @@ def no_ranges(name: str) -> ContextManager[Any]:
 
 
 def both(outer: Ranges, inner: Ranges) -> Ranges:
-    """Return ranges that open one range inside another."""
+    """Return a function that opens two ranges of the same name, one inside the other."""
 
     @contextlib.contextmanager
     def entered(name: str) -> Any:
@@ -130,7 +130,7 @@ def both(outer: Ranges, inner: Ranges) -> Ranges:
 
 
 def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
-    """Return the description of the first search text that occurs in a file."""
+    """Return the words of the first pair (needle, words) whose needle is in the file."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for needle, words in needles:
             if content.find(needle.encode()) >= 0:
@@ -154,7 +154,7 @@ THROWAWAY_STEPS = 100
 
 
 def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
-    """Yield the steps of the discarded session: more steps if they are short."""
+    """Yield the step numbers of the discarded session: ``steps``, or more within 0.5 s."""
     start_ns = clock()
     for number in range(steps + THROWAWAY_STEPS):
         if number >= steps and clock() - start_ns >= THROWAWAY_NS:

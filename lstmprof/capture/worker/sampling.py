@@ -28,12 +28,12 @@ from lstmprof.capture.worker.profiling import compressed
 PR_SET_PTRACER = 0x59616D61
 #: A prime number, so that sampling does not keep pace with the steps.
 RATE_HZ = 197
-#: Stack that perf copies per sample, to unwind it later.
+#: How much of the stack perf copies per sample, to find the frames later.
 STACK_BYTES = 16384
-#: py-spy first reads the symbols of every library, which takes time.
+#: A sampler may take this much longer than it samples: py-spy first reads every library's symbols.
 PATIENCE_S = 120.0
 
-#: oneDNN's names of its generated code: ``start length name`` per line (perf's format).
+#: File in which oneDNN names its generated code: ``start length name`` per line (perf's format).
 JIT_MAP = "/tmp/perf-{}.map"
 NAME_GENERATED_CODE = {"ONEDNN_JIT_PROFILE": "2"}  # 2: write the file above
 
@@ -48,7 +48,7 @@ _ABSENT = {
 
 @dataclasses.dataclass(frozen=True)
 class Sampled:
-    """The stacks of a sampled pass, or the reason why there are none."""
+    """The call stacks of the sampled pass, or the reason why there are none."""
 
     file: Optional[str] = None
     reason: Optional[str] = None
@@ -66,7 +66,7 @@ class Sampled:
 
 
 def sampled(step: Callable[[], Any], request: CaptureRequest, folder: str) -> Sampled:
-    """Run steps while the sampler runs; write their stacks."""
+    """Run steps while the sampler runs; write the sampled stacks to a file."""
     assert request.sampler is not None
     binary = shutil.which(request.sampler)
     if binary is None:
@@ -107,7 +107,7 @@ def _stepped(
     sampler = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         ctypes.CDLL(None).prctl(PR_SET_PTRACER, sampler.pid, 0, 0, 0)
-        # it may use all CPUs, not only the worker's
+        # the sampler may use all CPUs, not only the worker's
         with contextlib.suppress(OSError):
             os.sched_setaffinity(sampler.pid, os.sched_getaffinity(os.getppid()))
         steps, deadline = 0, time.monotonic() + patience_s
@@ -135,7 +135,7 @@ def _name_generated_code(stacks: str, map_path: str) -> None:
 
 
 def generated(lines: Iterable[str]) -> List[Tuple[int, int, str]]:
-    """Return (start, end, name) of each piece of generated code, in order."""
+    """Return (start, end, name) of each piece of generated code, sorted by address."""
     pieces = []
     for line in lines:
         start, length, name = line.split(None, 2)
@@ -171,7 +171,7 @@ def _version(binary: str) -> Optional[str]:
 
 
 def _collapse(binary: str, data: str, place: str) -> None:
-    """Convert perf's file to stacks."""
+    """Convert perf's recording to a file with one stack per line."""
     fields = ["--no-inline", "--fields", "comm,tid,ip,sym,dso"]
     command = [binary, "script", "--input", data, *fields]
     with subprocess.Popen(
@@ -185,7 +185,7 @@ def _collapse(binary: str, data: str, place: str) -> None:
 
 
 def collapsed(lines: Iterable[str]) -> Counter[str]:
-    """Count the distinct stacks in the output of ``perf script``."""
+    """Count equal stacks in the output of ``perf script``: ``{"thread (7): python;main;f": 3}``."""
     counts: Counter[str] = collections.Counter()
     thread = ""
     frames: List[str] = []

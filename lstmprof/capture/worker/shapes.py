@@ -12,7 +12,7 @@ from typing import Any, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 #: Op, shapes of its inputs, their element types.
 OpInputs = Tuple[str, List[Any], List[str]]
-#: The same, with the number of the profiled step.
+#: Op, shapes of its inputs, their element types, number of the profiled step.
 StepInputs = Tuple[str, List[Any], List[str], int]
 FILE = "shapes.json"
 #: Suffix of a node into which TensorFlow may fuse the matmul before it.
@@ -22,7 +22,7 @@ FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "Leak
 
 
 def inputs_in_trace(path: str) -> List[OpInputs]:
-    """Return the inputs of ops in torch.profiler's JSON, earliest op first."""
+    """Return input shapes and dtypes of the ops in torch.profiler's JSON, earliest op first."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     ops = [event for event in events if event.get("cat") == "cpu_op" and "ts" in event]
@@ -37,14 +37,14 @@ def inputs_in_trace(path: str) -> List[OpInputs]:
 def inputs_of_tensors(
     name: str, tensors: Iterable[Tuple[Optional[Sequence[Optional[int]]], str]]
 ) -> OpInputs:
-    """Return an op's inputs from (shape, dtype) of tensors; unknown shapes become empty."""
+    """Return the input shapes and dtypes of an op; an unknown shape becomes ``[]``."""
     listed = list(tensors)
     shapes = [[] if shape is None or None in shape else list(shape) for shape, _ in listed]
     return name, shapes, [dtype for _, dtype in listed]
 
 
 def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optional[str]:
-    """Write the inputs to a file; return None if there are none."""
+    """Write the input shapes of ops to a file; return None if there are none."""
     listed = list(inputs)
     if not listed:
         return None
@@ -54,7 +54,7 @@ def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optiona
 
 
 def inputs_of(nodes: Iterable[Any], batch: Optional[int] = None) -> Iterator[OpInputs]:
-    """Yield the inputs of each node, and of the matmul that may be fused into it."""
+    """Yield the input shapes of each node, and of the matmul that may be fused into the node."""
     for op in nodes:
         yield _inputs(op, op.name, batch)
         product = _fused_product(op)
@@ -77,14 +77,14 @@ def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
 def _inputs(op: Any, name: str, batch: Optional[int]) -> OpInputs:
     if "while" not in getattr(getattr(op, "graph", None), "name", ""):
         batch = None  # elsewhere, a reshape may have joined batch and time
-    # TensorFlow 2.8 has no such list for placeholders of a condition
+    # in TensorFlow 2.8, placeholders of a condition have no ``inputs``
     inputs = getattr(op, "inputs", ())
     tensors = [(_static(each.shape, batch), each.dtype.base_dtype.name) for each in inputs]
     return inputs_of_tensors(name, tensors)
 
 
 def _fused_product(op: Any) -> Optional[Any]:
-    """Return the matmul before a bias addition or activation."""
+    """Return the matmul whose result a bias addition or activation uses."""
     for _ in range(2):
         if op.type not in FUSED_INTO or not op.inputs:
             return None

@@ -1,8 +1,8 @@
 """Time each step with the host clock, without a profiler.
 
 A step ends with a synchronisation. Workers may take turns on one CPU, so that all see the same
-machine while its speed changes. A worker that asks for a turn waits for a byte on stdin, which the
-parent sends when all others wait, too.
+machine while its speed changes. To get its turn, a worker waits for a byte on stdin. The parent
+process sends it when all other workers wait, too.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from lstmprof.capture.worker.machine.usage import (
 Clock = Callable[[], int]
 Turn = Callable[[], None]
 
-#: A turn has one iteration, or all that begin within this time. The first of several counts as a
-#: warm-up, because other workers have changed the caches.
+#: A turn has one iteration, or all iterations that begin within this time. If there are several,
+#: the first is a warm-up, because other workers have changed the caches.
 TURN_NS = 20_000_000
-#: Showing progress takes time on the same machine.
+#: Progress is shown at most this often, because showing it takes time on the same machine.
 REPORT_EVERY_NS = 1_000_000_000
 
-#: A median needs at least this many, however long they take.
+#: A median needs at least this many iterations, however long they take.
 LEAST_ITERATIONS = 3
 #: A GPU raises its clocks only under load. Chosen by hand.
 GPU_WARM_UP_NS = 500_000_000
@@ -48,8 +48,8 @@ MOST_OF_TURN = 100
 class Iteration(NamedTuple):
     """One row of timings.parquet.
 
-    It is a tuple, because a frozen dataclass takes five times as long to make. ``waiting`` is
-    recorded only for the user's own code, whose threads may wait for more than a CPU.
+    It is a tuple, because a frozen dataclass takes five times as long to create. ``waiting`` is
+    recorded only for the user's own code, whose threads may wait for a CPU or for something else.
     """
 
     iteration: int
@@ -76,7 +76,7 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """How many iterations to run; fewer if the time is over, but at least ``least``."""
+    """How many iterations to run; fewer, but at least ``least``, if ``most_ns`` are over."""
 
     iterations: int
     most_ns: Optional[int] = None
@@ -130,7 +130,7 @@ def timed(
 def warmed(
     loop: Loop, count: int, least_ns: int, report: Callable[[str], None], clock: Clock
 ) -> List[Iteration]:
-    """Run warm-up steps, at least for some time."""
+    """Run ``count`` warm-up steps, and further ones until ``least_ns`` are over."""
     rows = timed(loop, count, 0, report, clock)
     left_ns = least_ns - sum(row.wall_ns for row in rows[1:])  # the first step compiles
     if left_ns <= 0:
@@ -149,7 +149,7 @@ def shared(
 ) -> List[Iteration]:
     """Time iterations, in turns with other workers if there are any.
 
-    Turns with the same number belong together in all workers.
+    Turn n of this worker runs next to turn n of each other worker.
     """
     if turn is None:
         most_ns, least = share.most_ns, share.least
@@ -200,7 +200,6 @@ def collector_frozen() -> Iterator[None]:
 
 
 def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
-    """Return the columns of timings.parquet."""
     names = [name for name in Iteration._fields if name not in ("counts", "waiting")]
     return {
         **{name: [getattr(row, name) for row in rows] for name in names},

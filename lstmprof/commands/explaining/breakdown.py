@@ -26,7 +26,7 @@ _TOP, _TOP_OF_ONE = 5, 20
 #: The first step of a larger profile is shown early. A smaller one takes about three seconds to
 #: read.
 LEAST_BYTES = 2**28
-#: Devices whose first step is printed; a line counts the others.
+#: Number of devices whose first step is printed; one more line counts the other devices.
 _LANES_EACH = 2
 
 
@@ -111,7 +111,7 @@ def command(
 
 
 def _print_how_to_record(breakdowns: list[Breakdown], table: str | None) -> None:
-    """Print how to record a table that is empty."""
+    """If a table is empty, print how to record what it needs."""
     from lstmprof.breakdown.tables import table_of
 
     record = table_of(table).record if table and table in TABLES else ""
@@ -128,7 +128,7 @@ def _show(
     *,
     profiled: bool,
 ) -> None:
-    """Print tables of all runs; ``top`` is the number of rows, None for the default."""
+    """Print tables of all runs, each with ``top`` rows (None: the default number)."""
     from lstmprof.breakdown import account_rows, columns, lacking, rows_of
     from lstmprof.commands.terminal import breakdown
 
@@ -154,7 +154,7 @@ def _show(
 
 
 class FirstAnswers:
-    """Prints the first step of large profiles early, and checks it after the whole file is read."""
+    """Prints the first step of a large profile early; checks it when the whole file is read."""
 
     def __init__(self, least_bytes: int = LEAST_BYTES) -> None:
         self._least_bytes = least_bytes
@@ -181,7 +181,7 @@ class FirstAnswers:
                 options.say(line)
 
     def check(self, breakdowns: Sequence[Breakdown]) -> None:
-        """Report first steps that differ from the printed ones."""
+        """Tell the user to ignore a printed first step if the whole file shows other times."""
         if not self._shown_early:
             return
         from lstmprof.breakdown.first_step import matches
@@ -190,17 +190,17 @@ class FirstAnswers:
             first = self._shown_early.get(breakdown.run.name)
             if first and not matches(first, breakdown.ledger, breakdown.windows):
                 options.say(
-                    f"{breakdown.run.name}: the times of the first step, printed above, are wrong: "
-                    "the whole file gives other times (see --table ledger)"
+                    f"{breakdown.run.name}: ignore the times of the first step above; the "
+                    "complete file gives other times (see --table ledger)"
                 )
 
 
 def _first_step_lines(name: str, first: FirstStep) -> list[str]:
-    """Describe the first step of a run, device by device."""
+    """Describe the first step of a run, with some lines per device."""
     share = f"{first.read_bytes / first.file_bytes:.1%}".replace("%", " %")
     lines = [
-        f"{name}: the first step ({first.name}), from the first {share} of the"
-        f" {file_size(first.file_bytes)} file; the breakdown of all steps follows"
+        f"{name}: the first step ({first.name}), read from the first {share} of the "
+        f"{file_size(first.file_bytes)} file; the breakdown of all steps follows"
     ]
     for lane in first.mean_steps[:_LANES_EACH]:
         lines += _lane_lines(lane, first.device_names.get(lane.device or 0))

@@ -76,7 +76,7 @@ def _show_system(format_: str) -> int:
 
 
 def _show(run: Checked) -> None:
-    """Print a run's state, then one line per question with its state."""
+    """Print the result of a run's check, then one line per question."""
     terminal.write_line(f"{run.run}: {run.state}", head=f"{run.run}:", style="")
     for head, text in run.lines:
         terminal.write_line(f"{head} {text}", head=head)

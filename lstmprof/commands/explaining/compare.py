@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     "fail_if",
     default=FAIL_IF,
     metavar="CONDITION",
-    help="Condition under which compare fails: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', or "
-    "several of these joined by 'or'.",
+    help="Condition that fails the comparison: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', "
+    "or several joined by 'or'.",
 )
 @options.formats(
     *("text", "json", "markdown"),
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     "--save-baseline",
     "baseline",
     metavar="NAME",
-    help="Compare nothing; save the runs of one PATH as .lstmprof/baselines/NAME.",
+    help="Save the runs of one PATH as .lstmprof/baselines/NAME, and compare nothing.",
 )
 @click.option("--force", is_flag=True, help="Overwrite a baseline of the same name.")
 def command(

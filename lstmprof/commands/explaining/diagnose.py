@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice(CHANGES),
     metavar="NAME",
-    help="Replay the events of the run's step without this cost, to estimate how long the step "
-    f"would then take. Repeat the option to remove more costs. Costs: {', '.join(CHANGES)}.",
+    help="Estimate the step time without this cost, by a replay of the step's events. Repeat the "
+    f"option for more costs. Costs: {', '.join(CHANGES)}.",
 )
 @click.option(
     "--gemm-at-roofline",
     is_flag=True,
-    help="Estimate how long the step would take if its matmuls took only their roofline time.",
+    help="Estimate the step time with all matmuls at their roofline.",
 )
 @click.option(
     "--as",
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice(FORMS),
     metavar="FORM",
-    help="Estimate how long the step would take with its recurrent layers in another form: one "
-    "layer op (layer), or compiled cells (compiled). Repeat the option for both.",
+    help="Estimate the step time with the recurrent layers as one layer op (layer) or as compiled "
+    "cells (compiled). Repeat the option for both.",
 )
 @click.option(
     "--peaks",
@@ -58,13 +58,13 @@ if TYPE_CHECKING:
     "--against-builtin",
     is_flag=True,
     help="Capture the framework's layer op (like torch.nn.LSTM) with the same shapes on this "
-    "machine, and compare each run with it.",
+    "machine, and use this capture as the baseline.",
 )
 @click.option(
     "--since",
     metavar="RUN",
-    help="An earlier run, recorded before a fix. diagnose compares the forecast gain of the fix "
-    "with the real gain.",
+    help="Earlier run, recorded before a fix: compare the forecast gain of the fix with the real "
+    "gain.",
 )
 @click.option(
     "--evidence", is_flag=True, help="Show the counts and the largest ops of each kind of time."
@@ -120,7 +120,7 @@ def command(
     wanted = DiagnosisOptions(without, gemm_at_roofline, limits, rank, device, forms)
     with options.leaving_out() as left_out:
         runs = options.runs_of_each(paths, left_out)
-        # Runs that the user names one by one must be comparable; runs of a folder need not be.
+        # Runs that the user names one by one must be comparable. Runs of a folder need not be.
         named = len(runs) > 1 and all(len(path_runs) == 1 for path_runs in runs)
         tables = ("ledger", "collectives")
         breakdowns = options.broken_down(
@@ -155,7 +155,7 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str, details: Sequence[str]) 
 
 
 def _show_gain(since: str, diagnoses: Sequence[Diagnosis], wanted: DiagnosisOptions) -> None:
-    """Print how much faster each run is than the earlier run ``since``."""
+    """Print how much faster each run is than an earlier run, which is at path ``since``."""
     from lstmprof.breakdown import break_down
     from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.verdict.verdict_text import gained

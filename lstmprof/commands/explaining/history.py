@@ -23,7 +23,7 @@ BY = ("date", "label")
     "--by",
     type=click.Choice(BY),
     default=BY[0],
-    help="First column: the date or the label of each run. Rows are always in order of date.",
+    help="First column: date or label of each run. Rows are in order of date.",
 )
 @options.format_
 @click.option(

@@ -48,7 +48,7 @@ def command(pid: int) -> int:
 
 
 def _log_of(pid: int) -> Path:
-    """Return the log of a watched process; refuse other processes."""
+    """Return the log file of a watched process; refuse a process that is not watched."""
     from lstmprof.capture.own.watch import registered
 
     fault = f"process {pid} is not watched"
@@ -64,7 +64,7 @@ def _log_of(pid: int) -> Path:
 
 
 def _rows(pid: int, log: Path, seen: int) -> Iterator[dict[str, Any]]:
-    """Yield rows of requested profiles that the process appends to its log."""
+    """Yield the profiles that a user requested, as rows of the process's log, until it ends."""
     with log.open(encoding="utf-8") as lines:
         lines.seek(seen)
         while True:

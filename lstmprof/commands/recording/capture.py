@@ -47,7 +47,7 @@ _SIZES = {
 def _sizes(
     context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """Parse integers, one by one or in lists with commas."""
+    """Parse the values of an option: ``128`` and ``128,512`` give (128, 128, 512)."""
     parts = [part.strip() for text in texts for part in text.split(",")]
     try:
         return tuple(map(int, parts))
@@ -66,7 +66,7 @@ def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
 
 
 def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
-    """Return options that replace fields of a workload; with ``many``, sizes may be lists."""
+    """Return options for the fields of a workload; with ``many``, ``128,512`` is allowed."""
     return (
         _size("layers", many=many),
         _size("hidden", many=many),
@@ -82,7 +82,7 @@ def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
         click.option(
             "--variable-length/--padded",
             default=None,
-            help="Give layers the length of each sequence, or let layers also compute the padding.",
+            help="Pass the length of each sequence to the layers, or compute the padding, too.",
         ),
         click.option(
             "--data",
@@ -103,8 +103,8 @@ _RUN_OPTIONS = (
         type=click.IntRange(1),
         default=CaptureRequest.iterations,
         metavar="N",
-        help="Timed iterations in all rounds together. If several captures take turns: number of "
-        "turns; a turn has one iteration, or as many as begin within 20 ms.",
+        help="Timed iterations, summed over all rounds. If several captures take turns: number of "
+        "turns; a turn runs the iterations that begin within 20 ms (at least one).",
     ),
     click.option(
         "--timing-seconds",
@@ -118,9 +118,8 @@ _RUN_OPTIONS = (
         "--warmup",
         type=click.IntRange(1),
         metavar="N",
-        help="Warm-up iterations before the timed iterations; they are stored, but statistics "
-        "ignore them.  "
-        "[default: 3, or more if the implementation needs more]",
+        help="Warm-up iterations: stored, but not counted in statistics.  [default: 3, or more if "
+        "the implementation needs more]",
     ),
     click.option(
         "--profile-steps",
@@ -189,16 +188,16 @@ _RUN_OPTIONS = (
         "--era",
         metavar="NAME",
         shell_complete=completion.eras,
-        help="Run in an environment with an old framework version, like torch-1.4.0, and the "
-        "packages and Python for it; 'lstmprof list eras' shows all.",
+        help="Environment with an old framework version, like torch-1.4.0, and with the packages "
+        "and Python for this version; 'lstmprof list eras' shows all.",
     ),
     click.option(
         "--with",
         "packages",
         multiple=True,
         metavar="SPEC",
-        help="Run in an environment with this package, like torch==2.4.1, and its dependencies. "
-        "Repeat the option for more packages.",
+        help="Environment with this package, like torch==2.4.1, and its dependencies. Repeat the "
+        "option for more packages.",
     ),
     click.option(
         "--peaks/--no-peaks",
@@ -284,15 +283,14 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     "--rounds",
     type=click.IntRange(1),
     metavar="N",
-    help="Number of processes among which the iterations are divided. Several implementations "
-    "take turns.  "
-    f"[default: {ROUNDS}, or the number of iterations if that is lower]",
+    help="Number of rounds: new processes that share the iterations. Several implementations "
+    f"take turns.  [default: {ROUNDS}, or the number of iterations if that is lower]",
 )
 @click.option(
     "--versions",
     metavar="LIST",
-    help="Capture with each of these framework versions, like 1.4.0,1.8.1, or with versions of "
-    "another package, like keras==2.12.0. lstmprof installs each version in its own environment.",
+    help="Framework versions to capture with, like 1.4.0,1.8.1, or versions of another package, "
+    "like keras==2.12.0. lstmprof installs each version in its own environment.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Show the plan without running it.")
 @click.option(
@@ -350,7 +348,7 @@ def command(
 
 
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
-    """Return each workload in each combination of ``overrides``."""
+    """Return each workload in ``names`` with each combination of sizes in ``overrides``."""
     rows = [w.name for w in NAMED]
     matches = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
     chosen = [name for name in rows if name in matches] + sorted(matches - set(rows))
@@ -365,7 +363,7 @@ def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloa
 
 
 def _wish(options: dict[str, Any]) -> Wish:
-    """Take the choice of Python and package versions out of ``options``."""
+    """Remove the choice of Python and package versions from ``options``, and return it."""
     from lstmprof.capture.interpreters import Wish
 
     versions = options.pop("versions") or ""

@@ -30,7 +30,7 @@ _NS_PER_MS = 1_000_000
     "--range",
     "range_",
     metavar="A..B",
-    help="Keep this time range, in milliseconds since the profile's first event.",
+    help="Time range to keep, in ms since the profile's first event.",
 )
 @click.option(
     "-o",
@@ -98,7 +98,7 @@ def _is_json(out: Path) -> bool:
 def _parsed(
     step: int | None, steps: str | None, range_: str | None
 ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """Return ((first step, last step), None) or (None, (start ns, end ns))."""
+    """Parse the part to keep: ``((3, 5), None)`` for steps, ``(None, (start, end))`` in ns."""
     if (step is not None) + (steps is not None) + (range_ is not None) != 1:
         raise UsageError("cut keeps exactly one part", "give one of --step, --steps and --range")
     if step is not None:
@@ -130,8 +130,8 @@ def _as_kineto(breakdown: Breakdown, events: EventTable, cut: Cut, path: str, ou
 
 
 def _over_the_edge(cut: Cut, *, is_json: bool) -> str:
-    """Say how many kept events are partly or entirely outside the chosen time."""
-    crossing = f"kept whole: {cut.crossing:,} events that begin or end outside the kept part"
+    """Say how many kept events cross the border of the chosen time, or lie outside of it."""
+    crossing = f"kept uncut: {cut.crossing:,} events that begin or end outside the kept range"
     if not is_json:
         return crossing
     steps = ", ".join(f"step {step}" for step in cut.next_steps)

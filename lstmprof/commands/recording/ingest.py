@@ -113,7 +113,7 @@ class _ProgressLine:
 
 
 def _print_runs(ingested: Ingested) -> None:
-    """Print the new runs, and what their profiles lack."""
+    """Print the path of each new run, and what its profile lacks."""
     from lstmprof.breakdown.lacks import lacks_of
     from lstmprof.runs.remote import RemoteRun, event_count
 
@@ -127,7 +127,7 @@ def _print_runs(ingested: Ingested) -> None:
 
 
 def _print_skipped(done: Ingested) -> None:
-    """Print the runs that were skipped because their files are unchanged."""
+    """Print which runs were skipped because their files have not changed."""
     from lstmprof.runs.remote import RemoteRun
 
     if len(done.made_before) > _MOST_SKIPPED:

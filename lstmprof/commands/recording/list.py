@@ -76,7 +76,7 @@ def command(what: str | None, all_: bool, format_: str, template: str | None) ->
 
 
 def _chosen(what: str | None) -> Sequence[Implementation]:
-    """Return a family, one implementation, or all."""
+    """Return the implementations that ``what`` names: a family, one implementation, or all."""
     if what is None or what in LISTED:
         return TABLE
     if what in FAMILIES:
@@ -127,7 +127,7 @@ def _form(row: Implementation) -> str:
 
 
 def _show_overview() -> None:
-    """Print a row per family of implementations, and the commands for details."""
+    """Print one row per family of implementations, and the commands that show more."""
     terminal.write_table(
         "Implementations by family (details: lstmprof list torch)",
         ["family", ">rows", "runs here", "names"],

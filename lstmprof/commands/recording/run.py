@@ -21,10 +21,10 @@ _LAUNCHERS = {
 
 
 class _RunCommand(click.Command):
-    """The command ``run``; some of its arguments belong to the user's script."""
+    """The command ``run``, whose last arguments belong to the user's script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Pass unknown options after ``-m MODULE`` or a launcher such as torchrun on to it.
+        """Pass unknown options on if they follow ``-m MODULE`` or a launcher such as torchrun.
 
         Raises:
             UsageError: another option is unknown; the message says where the script's options
@@ -107,13 +107,13 @@ def _is_launcher(word: str) -> bool:
 @click.option(
     "--compare-with",
     metavar="RUN",
-    help="An earlier run, recorded before a fix. At the end, lstmprof compares the forecast gain "
-    "of the fix with the real gain.",
+    help="Earlier run, recorded before a fix: at the end, compare the forecast gain of the fix "
+    "with the real gain.",
 )
 @click.option(
     "--watch",
     is_flag=True,
-    help="Time every step until the script ends, and profile only if steps take 1.3× as long as "
+    help="Time every step until the script ends. Profile steps if they take 1.3× as long as "
     "typical steps.",
 )
 @click.option("--quiet", is_flag=True, help="Do not print the verdict at the end.")

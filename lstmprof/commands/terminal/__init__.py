@@ -28,9 +28,10 @@ _SHORTEST, _LONGEST = 8, 30
 _BLOCK = "█"
 #: Width of output to a pipe or a file, in characters.
 PIPED = 100
-#: Spaces between columns, and the width to which names are shortened before columns are omitted.
+#: Spaces between columns; width in characters to which names are shortened before columns are
+#: omitted.
 _SPACE, _LEAST_NAME = 2, 32
-#: On a narrower terminal, headers of columns are not names of runs.
+#: If the terminal is narrower, headers say "fast" and "slow" instead of names of runs.
 _NARROW = 100
 #: Indentation of the later lines of a wrapped text. No other lines have it, so a fake line of
 #: output in a name is visible.
@@ -50,7 +51,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Bars:
-    """The bars of a table: a value and a colour per row; None has no bar."""
+    """The bars beside a table: a value and a colour per row; None has no bar."""
 
     values: Sequence[float | None]
     colours: Sequence[str]
@@ -105,7 +106,7 @@ def write_table(
 ) -> None:
     """Print a table of texts; columns whose name starts with ``>`` are right-aligned.
 
-    If lines are too long, the columns ``crop`` (names) and ``cut`` (sentences) are shortened; on a
+    If lines are too long, the columns ``crop`` (names) and ``cut`` (sentences) are shortened. On a
     terminal, ``spare`` columns are then omitted, the first one first. ``bars`` are drawn on a
     terminal if there is room. With ``blank``, an empty line follows.
     """
@@ -142,7 +143,7 @@ def _fitted(
     width: int,
     bars: Bars | None,
 ) -> tuple[Sequence[str], int]:
-    """Return (columns to omit so that lines fit, width left for bars or 0)."""
+    """Return (columns to omit so that lines fit, width that is left for bars)."""
     drawable = bars is not None and printable(_BLOCK)
     hidden = _left_out(columns, cells, long, spare, width - _SPACE - _SHORTEST)
     if not drawable or hidden is None:
@@ -159,7 +160,10 @@ def _fitted(
 def _left_out(
     columns: Sequence[str], cells: Cells, long: Sequence[str], spare: Sequence[str], width: int
 ) -> tuple[str, ...] | None:
-    """Return as few ``spare`` columns to omit as suffice; None if all do not."""
+    """Return the first few of the ``spare`` columns without which lines fit into ``width``.
+
+    Return None if lines do not fit even without all of them.
+    """
     needed = {
         name: _SPACE + (min(wide, _LEAST_NAME) if name in long else wide)
         for name, wide in zip(columns, _widths(columns, cells), strict=True)
@@ -172,7 +176,7 @@ def _left_out(
 
 
 def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
-    """Return the printed width of each column."""
+    """Return the width of each column in characters."""
     return [
         max(len(spoken(name.removeprefix(">"))), *(len(spoken(row[i])) for row in cells), 0)
         for i, name in enumerate(columns)
@@ -182,7 +186,10 @@ def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
 def _shorten(
     columns: Sequence[str], cells: Cells, names: Sequence[str], cut: Sequence[str], width: int
 ) -> None:
-    """Shorten the columns ``names`` and ``cut`` in place, so that lines fit."""
+    """Shorten texts in the columns ``names`` and ``cut``, so that lines fit into ``width``.
+
+    ``cells`` is changed in place.
+    """
     wide, long = _widths(columns, cells), [*names, *cut]
     places = sorted((i for i, name in enumerate(columns) if name in long), key=lambda i: wide[i])
     fixed = sum(w + _SPACE for i, w in enumerate(wide) if i not in places)
@@ -196,7 +203,7 @@ def _shorten(
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
-    """Draw bars; a non-zero value has at least 1/8 character."""
+    """Draw one bar per row; a value other than zero has at least 1/8 character."""
     from rich.bar import Bar
 
     values = [value or 0.0 for value in bars.values]
@@ -235,9 +242,10 @@ def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -
 
 
 def write_line(text: str = "", *, style: str = "", head: str = "", wrap: bool = False) -> None:
-    """Print one line, its beginning ``head`` in bold.
+    """Print one line; its beginning ``head`` is bold.
 
-    It is broken between words on a terminal; in a pipe or file, only with ``wrap``.
+    A long line is broken between words on a terminal. In a pipe or file, it is broken only with
+    ``wrap``.
     """
     from rich.text import Text
 
@@ -258,24 +266,24 @@ def write_line(text: str = "", *, style: str = "", head: str = "", wrap: bool = 
 
 
 def _indented(text: str) -> str:
-    """Return one line, with its leading spaces."""
+    """Make a text one line, and keep its leading spaces."""
     return text[: len(text) - len(text.lstrip(" "))] + one_line(text)
 
 
 def wrapped(head: str, text: str) -> list[str]:
-    """Break ``head`` and ``text`` into lines; later lines begin below ``text``."""
+    """Break ``text`` into lines after ``head``; later lines begin below ``text``."""
     from lstmprof.diagnose.verdict import verdict_text
 
     return verdict_text.wrapped(spoken(head), spoken(one_line(text)), "", None, console().width)
 
 
 def write_under(head: str, text: str) -> None:
-    """Print ``head`` in bold and then ``text``, with line breaks."""
+    """Print ``head`` in bold, then ``text`` beside it in several lines."""
     write_lines(wrapped(head, text), bold=len(head))
 
 
 def write_lines(lines: Sequence[str], *, bold: int) -> None:
-    """Print lines without wrapping; the first ``bold`` characters are bold."""
+    """Print lines as they are; the first ``bold`` characters are bold."""
     from rich.text import Text
 
     words = Text(spoken("\n".join(map(_indented, lines))))
@@ -298,7 +306,7 @@ def narrow() -> bool:
 
 
 def spoken(text: str) -> str:
-    """Replace characters that standard output cannot encode."""
+    """Replace characters that the encoding of standard output lacks."""
     if printable(text):
         return text
     encoding = sys.stdout.encoding or "ascii"
@@ -306,7 +314,7 @@ def spoken(text: str) -> str:
 
 
 def printable(text: str) -> bool:
-    """Return whether standard output can encode a text."""
+    """Return whether the encoding of standard output has all characters of a text."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -315,7 +323,7 @@ def printable(text: str) -> bool:
 
 
 def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> list[str]:
-    """Round values so that they add up to ``whole`` as printed.
+    """Round parts so that the printed numbers add up to ``whole``.
 
     The method is the largest remainder (Hamilton).
     """

@@ -19,15 +19,15 @@ from lstmprof.commands.terminal import tables, timings, warned
 
 #: Decimals of milliseconds, to show microseconds.
 _DIGITS = 3
-#: With ``--table ledger``, a run with more lanes has one table with a row per lane.
+#: With ``--table ledger``, a run with more lanes (devices of ranks) has one table with a row per
+#: lane.
 _LANES_EACH = 3
-#: A line counts activities with a launch call and an op if fewer than this share have both. Chosen
-#: by hand.
+#: If fewer activities than this share have a launch call, or an op, a line says so. Chosen by hand.
 _MOST_LINKED = 0.9
-#: The largest parts of a step, with at least this share, have rows of their own.
+#: At most so many parts of a step have rows of their own, if they take at least this share of it.
 _PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
-#: A part has a column if it is at least this share of some step.
+#: A part of the breakdown has a column if it takes at least this share of some step.
 _LEAST_COLUMN_SHARE = 0.02
 _OTHER_WORK, _OTHER_IDLE = "other busy", "other idle"
 
@@ -38,7 +38,7 @@ Part = tuple[str, str, int]
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
     """Print each run's times, its breakdown and its ``top`` longest kernels.
 
-    The breakdown is of the clean step, or of the ``profiled`` steps.
+    The breakdown shows the clean step, or the profiled steps if ``profiled``.
     """
     timings.show(breakdowns)
     for breakdown in sorted(breakdowns, key=timings.step_ns):
@@ -53,7 +53,7 @@ def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> No
 
 
 def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
-    """Print a table of each run, ``top`` rows at most; ``ledger`` has all rows."""
+    """Print a table of each run, with at most ``top`` rows; ``ledger`` always has all rows."""
     if name == "timings":
         timings.show(breakdowns, statistics=True)
         if not any(breakdown.timings for breakdown in breakdowns):
@@ -84,7 +84,7 @@ def _omits_ops(breakdown: Breakdown) -> bool:
 
 
 def show_end(breakdowns: Sequence[Breakdown]) -> None:
-    """Print time lost to the machine, each kind of warning once, and further options."""
+    """Print how much time the machine cost, each kind of warning once, and useful options."""
     for breakdown in breakdowns:
         t = breakdown.timings
         lost = t and lost_in_words(t.lost_ns, t.step_ns, t.cpu_share, t.preemptions)
@@ -112,7 +112,7 @@ def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
 
 
 def _shown_parts(step: MeanStep) -> list[Part]:
-    """Sum the small busy parts of a step, and its small idle parts."""
+    """Return the parts of a step; small busy parts are one sum, small idle parts another."""
     by_size = sorted(step.parts, key=lambda part: -part[2])
     least_ns = _LEAST_SHARE * step.total_ns
     large = {part[:2] for part in by_size[:_PARTS] if part[2] >= least_ns}
@@ -147,7 +147,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """Say how many activities have a launch call and an op, unless most have."""
+    """If few activities have a launch call or an op, return a line that says how many."""
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
@@ -162,7 +162,7 @@ def _linked(breakdown: Breakdown) -> list[str]:
 
 
 def has_steps(breakdown: Breakdown) -> bool:
-    """Return whether the profile has step markers; without them, it counts as one step."""
+    """Return whether the profile has step markers; if not, the whole profile is one step."""
     return any(window.step is not None for window in breakdown.windows)
 
 
@@ -188,7 +188,7 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
 
 
 def show_side_by_side(breakdowns: list[Breakdown], *, profiled: bool) -> None:
-    """Print all times, then the runs side by side, with a row per lane."""
+    """Print all step times, then the breakdowns side by side, with a row per run and device."""
     timings.show(breakdowns)
     timed = [place for group in comparable(breakdowns) for place in group]
     groups: dict[str, list[Breakdown]] = {}
@@ -223,7 +223,7 @@ def _row_name(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) 
 
 
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
-    """Return the title of a table with one step, or one profile, per row."""
+    """Return the title of a table in which each row is a step or a whole profile."""
     title = "time per step in ms" if marked else "time of the whole profile in ms"
     if all(step.clean for step in steps):
         recorded = all(step.recording is not None for step in steps)
@@ -265,7 +265,7 @@ def show_lanes(
 
 
 def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
-    """Return the busy or idle parts that get a column, largest first."""
+    """Return the busy or idle parts that are large enough for a column, largest first."""
     shares: dict[str, float] = {}
     large = set()
     for step in steps:

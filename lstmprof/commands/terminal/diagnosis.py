@@ -45,7 +45,7 @@ MANY, SHOWN = 6, 3
 
 @dataclass
 class _Labels:
-    """Labels of runs, or their names if labels repeat."""
+    """The label of each run in a message; a run's name if labels repeat."""
 
     diagnoses: Sequence[Diagnosis]
     _label_of: dict[str, str] = field(default_factory=dict)
@@ -67,10 +67,10 @@ def show(diagnosis: Diagnosis) -> None:
 def show_all(
     diagnoses: Sequence[Diagnosis], details: Collection[str] = (), *, more: bool = True
 ) -> None:
-    """Print verdicts, worst first, with the requested details (of ``names.DETAILS``).
+    """Print verdicts, worst first, with the requested ``details`` (of ``names.DETAILS``).
 
-    If there are many, a table of all comes first, and only a few are printed in full. ``more``
-    names options that show more.
+    If there are more than ``MANY``, a table of all comes first, and only a few are printed in full.
+    ``more`` also prints options that show more.
     """
     ordered = worst_first(diagnoses)
     names = _Labels(diagnoses)
@@ -96,7 +96,7 @@ def show_all(
 
 
 def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
-    """Print a table per baseline, with a row per diagnosis."""
+    """Print one table per baseline, with a row for each diagnosis."""
     groups: dict[str, list[Diagnosis]] = {}
     for diagnosis in diagnoses:
         groups.setdefault(_group_title(diagnosis, names), []).append(diagnosis)
@@ -114,7 +114,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 
 
 def _group_title(diagnosis: Diagnosis, names: _Labels) -> str:
-    """Return a table's title: conditions and baseline."""
+    """Return the title of a table: the runs' conditions, and their baseline."""
     if diagnosis.fast is None:
         return "no baseline: no other run has the same workload, mode, precision and device"
     took = diagnosis.verdict.baseline_ms
@@ -133,7 +133,7 @@ def _row(diagnosis: Diagnosis, names: _Labels) -> list[str]:
 
 
 def _heading(diagnosis: Diagnosis) -> list[str]:
-    """Return the lines above a verdict: conditions and baseline."""
+    """Return the lines above a verdict: the run's conditions, and its baseline."""
     what = conditions(diagnosis.slow.info)
     lines = [what] if what else []
     against = baseline_line(diagnosis)
@@ -141,7 +141,6 @@ def _heading(diagnosis: Diagnosis) -> list[str]:
 
 
 def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
-    """Print one verdict with details."""
     names = diagnosis.kernel_names
     first, *lines = verdict_text(diagnosis, terminal.console().width, terminal.spoken)
     terminal.write_lines(first, bold=len(first[0]))
@@ -161,7 +160,7 @@ def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
 
 
 def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
-    """Print how much time runs lost to other processes and threads."""
+    """Print how much time each run lost to other processes and threads of the machine."""
     runs = {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p is not None}
     lost = [
         f"run '{names[profile]}': {text}" if len(runs) > 1 else text
@@ -176,7 +175,7 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 
 
 def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
-    """Print each kind of warning once: its name, or with ``full`` its sentence."""
+    """Print each kind of warning once: only its name, or its sentence if ``full``."""
     warnings = [(lack.words, run, lack.sentence) for d in diagnoses for run, lack in d.lacks]
     warnings += [(doubt.kind, p.label, str(doubt)) for d in diagnoses for p, doubt in d.doubts]
     alone = len(diagnoses) == 1 and diagnoses[0].fast is None

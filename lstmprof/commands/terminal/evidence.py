@@ -19,7 +19,7 @@ from lstmprof.base.numbers import (
 )
 from lstmprof.commands import terminal
 from lstmprof.diagnose.diagnosis import Diagnosis, Explained
-from lstmprof.diagnose.findings import ADVISED_SHARE, Change, Difference, Finding
+from lstmprof.diagnose.findings import ADVISED_SHARE, Change, Difference, Finding, causes
 from lstmprof.diagnose.findings.because import worth_a_line
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.roofline import Roofline
@@ -32,17 +32,17 @@ _WITH_EVIDENCE = 3
 _WIDTH = 28
 _OF_DIFFERENCE = ">of difference"
 _REACH_HEADS = ("busy with", ">ms", ">roofline ms", ">% of roofline")
-#: Most steps in a text such as "2 in 3 steps", for ops called less than once per step.
+#: An op called less than once per step is shown as "2 in 3 steps", with at most this many steps.
 _MOST_STEPS = 100_000
 
 
 def show_waterfall(diagnosis: Diagnosis) -> None:
-    """Print the difference of two steps by kind of time."""
+    """Print how two steps differ, with a row per kind of time."""
     terminal.write_line()
     rows = waterfall_rows(diagnosis.differences)
     colours = [terminal.ORANGE if d.delta_ns > 0 else terminal.BLUE for d in rows]
     terminal.write_table(
-        "Difference of the two steps by kind of time (docs/diagnosis.md explains the kinds)",
+        "Difference between the two steps, by kind of time (docs/diagnosis.md explains the kinds)",
         waterfall_heads(diagnosis, terminal.narrow()),
         waterfall_cells(diagnosis),
         spare=(_OF_DIFFERENCE,),
@@ -74,7 +74,7 @@ def show_roofline(limit: Roofline) -> None:
 
 
 def large_findings(diagnosis: Diagnosis) -> list[Explained]:
-    """Return the findings of at least 5 % of the difference, or of the step."""
+    """Return the findings that explain at least 5 % of the difference, or of the step."""
     return [e for e in diagnosis.shown if abs(e.finding.share or 0) >= ADVISED_SHARE]
 
 
@@ -92,7 +92,7 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
 
 
 def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
-    """Return (fast run, slow run) as names for headers; without a fast run, it is empty."""
+    """Return the names of (fast run, slow run) for headers; the first may be empty."""
     if diagnosis.fast is None:
         return "", cropped(diagnosis.slow.name, _WIDTH)
     if narrow:
@@ -128,7 +128,7 @@ def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
 
 
 def waterfall_rows(rows: Sequence[Difference]) -> list[Difference]:
-    """Return the differences of at least 5 % of the total, and the sum of the others."""
+    """Return differences of at least 5 % of the total; the smaller ones become one sum."""
     least = ADVISED_SHARE * max(abs(sum(d.delta_ns for d in rows)), 1)
     large = [d for d in rows if abs(d.delta_ns) >= least]
     small = [d for d in rows if abs(d.delta_ns) < least]
@@ -149,11 +149,11 @@ def evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
 
 
 def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
-    """Return a finding's counts and largest ops, for one run if ``alone``, or else two."""
+    """Return rows with a finding's counts and largest ops, for one run (``alone``) or two."""
     cells = [_count_cells(change, finding.slow.per_step) for change in worth_a_line(finding)]
     if finding.largest:
         by = "op or range" if finding.slow.device is None else "kernel or op"
-        cells.append([f"time per step by {by}:", "", ""])
+        cells.append([f"{causes.shown(finding.kind)} time per step by {by}:", "", ""])
     for c in finding.largest:
         spent = _spent(c.fast_ns, c.fast_count), _spent(c.slow_ns, c.slow_count)
         cells.append([cropped(c.name), *spent])

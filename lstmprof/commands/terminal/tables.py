@@ -17,7 +17,7 @@ from lstmprof.events.schema import Column
 
 #: Columns of text that are shortened in long lines.
 _LONG = ("name", "rule", "op", "within")
-#: Columns with names of parts, which ``PART_WORDS`` translates.
+#: Columns with names of parts of the breakdown, which ``PART_WORDS`` translates.
 _PARTS = ("category", "part")
 #: A narrow terminal omits this column.
 _SPARE = "rule"
@@ -79,7 +79,7 @@ def _rank_devices(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
 
 
 def _summed_over_devices(kernels: pa.Table) -> pa.Table:
-    """Sum each kernel over the devices; what cannot be summed becomes null."""
+    """Sum each kernel over all ranks and devices; a percentile cannot be summed, and is null."""
     if len(_rank_devices(kernels)) < 2:
         return kernels
     sums = [("total_ns", "sum"), ("count", "sum")]
@@ -119,7 +119,7 @@ def show_table(breakdown: Breakdown, name: str, top: int) -> None:
 
 
 def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
-    """Return (header with unit, values as text) of a column."""
+    """Return (header with unit, values as text) for a column."""
     heading = column.name.removesuffix("_ns").replace("_", " ")
     if pa.types.is_string(column.type):
         in_words = PART_WORDS if column.name in _PARTS else {}

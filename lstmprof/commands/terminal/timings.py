@@ -16,7 +16,7 @@ _STATISTICS = (">mean ± std ms", ">p95 ms")
 
 
 def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
-    """Print step times: a table per group of comparable runs, then one per group of versions."""
+    """Print a table of step times per group of comparable runs, then one per group of versions."""
     slowdown = compared(breakdowns)
     for group in comparable(breakdowns):
         order = sorted(group, key=lambda i: step_ns(breakdowns[i]))
@@ -46,7 +46,6 @@ def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
 
 
 def _show_versions(breakdowns: list[Breakdown]) -> None:
-    """Print step times by framework version."""
     for group in by_version(breakdowns):
         terminal.write_table(
             f"Time per step by version: {conditions(group[0].breakdown.run.info)}",
@@ -77,12 +76,12 @@ def conditions(info: RunInfo) -> str:
 
 
 def step_ns(breakdown: Breakdown) -> float:
-    """Return the length of the clean step, to sort runs; 0 if no step was timed."""
+    """Return the length of the clean step, as a sort key; 0 if no step was timed."""
     return breakdown.timings.step_ns if breakdown.timings else 0.0
 
 
 def labels_of(breakdowns: list[Breakdown]) -> list[str]:
-    """Return one label per run: the short one if it is unique, or else the name."""
+    """Return one label per run: implementation and label, or its name if that repeats."""
     short = [breakdown.run.info.called for breakdown in breakdowns]
     return labels([breakdown.run.name for breakdown in breakdowns], short)
 

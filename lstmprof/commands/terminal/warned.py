@@ -8,10 +8,10 @@ from lstmprof.base.numbers import listed
 from lstmprof.breakdown.lacks import NOTE
 from lstmprof.commands import terminal
 
-#: More lines of warnings become one line that lists their kinds.
+#: Warnings that need more lines than this are replaced by one line with their kinds.
 _LINES = 3
 _HEAD = "Warning: "
-#: A warning names its first run and this many others.
+#: A warning names the first run that has it, and this many others.
 _NAMED = 2
 
 #: A warning: (kind, name of the run, sentence).
@@ -19,9 +19,9 @@ Warned = tuple[str, str, str]
 
 
 def show(warnings: Iterable[Warned], *, named: bool = True, full: bool = False, see: str) -> None:
-    """Print warnings: each as a sentence if they are few, or else one line with their kinds.
+    """Print one sentence per warning; if that takes too many lines, only the kinds.
 
-    ``see`` is a command or option that shows them all. With ``named``, sentences begin with the
+    ``see`` is a command or option that shows all warnings. With ``named``, sentences begin with the
     run's name.
     """
     warnings = list(dict.fromkeys(warnings))
@@ -38,9 +38,9 @@ def show(warnings: Iterable[Warned], *, named: bool = True, full: bool = False, 
 
 
 def lines_by_kind(warnings: Iterable[Warned], *, named: bool = True) -> list[str]:
-    """Return one line per kind of warning, with the first run's sentence.
+    """Return one line per kind of warning, with the sentence of the first run that has it.
 
-    Notes about reading a file differ, so each different one has a line.
+    Notes about reading a file are no kind: each different note has a line.
     """
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for kind, run, sentence in warnings:

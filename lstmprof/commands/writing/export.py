@@ -32,7 +32,7 @@ from lstmprof.commands import completion, options
     "--stack",
     type=click.Choice(STACKS),
     help="Stacks of the flame graph: nn.Modules, Python frames, or ranges and ops.  [default: the "
-    "first of these that the profile has; ops for two runs]",
+    "first of these in the profile; ops for two runs]",
 )
 @options.step_range
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")

@@ -41,7 +41,7 @@ def command() -> int:
 
 
 def server() -> MCPServer:
-    """Make the server with its tools and resources.
+    """Make the server, with its tools and resources.
 
     Raises:
         UsageError: the package mcp is not installed.
@@ -54,7 +54,7 @@ def server() -> MCPServer:
         raise UsageError("the package mcp is missing", "pip install 'lstmprof[mcp]'") from None
 
     def answering(tool: Callable[..., Any]) -> Callable[..., Any]:
-        """Convert a tool's errors to ToolError, which agents can see."""
+        """Convert an error of a tool to ToolError, whose message agents can read."""
 
         @functools.wraps(tool)
         def answer(*args: Any, **kwargs: Any) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _folder(format_: str, help: str) -> Callable[[Any], Any]:
-    """Make the option for the folder of charts in a format."""
+    """Make the option ``--svg``, ``--png`` or ``--json``: the folder for charts in this format."""
     folder = click.Path(file_okay=False, path_type=Path)
     return click.option(f"--{format_}", format_, type=folder, metavar="FOLDER", help=help)
 

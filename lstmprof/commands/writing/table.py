@@ -14,10 +14,10 @@ from lstmprof.commands import completion, options, terminal
     "--rows",
     default=None,
     metavar="NAMES",
-    help="Settings that name a row, separated by commas: implementation, label, workload, "
+    help="Settings that identify a row, separated by commas: implementation, label, workload, "
     "precision, mode, device, threads, layers, hidden, batch, time-steps, features, cell, "
     "framework, version, run.  [default: implementation, and each setting that differs between "
-    "runs that would share a table cell]",
+    "runs in one table cell]",
 )
 @click.option(
     "--columns",
@@ -29,8 +29,9 @@ from lstmprof.commands import completion, options, terminal
     "--value",
     default="step ± interval, slowdown",
     metavar="NAMES",
-    help="Values in a table cell, separated by commas. For the clean step: step, step ± interval "
-    "(or +-). For the timed iterations: median, mean ± std. Also: slowdown, samples/s, first step.",
+    help="Values in a table cell, separated by commas: step, step ± interval (or +-), median, "
+    "mean ± std, slowdown, samples/s, first step. Median and mean are of the timed iterations; "
+    "step is the clean step.",
 )
 @options.formats(
     *("markdown", "latex", "csv", "html"),
@@ -62,7 +63,7 @@ def command(
         made = grid(breakdowns, rows, columns, value)
         if made.added:
             added = listed(made.added)
-            options.say(f"added to --rows: {added}, in which runs of one table cell differ")
+            options.say(f"added to --rows: {added}, because runs in one table cell differ in it")
         if format_ == "csv":
             heads, records = typeset.rows(made)
             terminal.write_csv(records, heads)

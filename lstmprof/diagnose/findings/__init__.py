@@ -26,26 +26,27 @@ from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import Part, StepProfile, by_name, labels, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 
-#: Kinds with a smaller share of the step or difference are never the bottleneck.
+#: Kinds of time with a smaller share of the step or difference are never the bottleneck.
 NAMED_SHARE = 0.15
-#: Kinds with a smaller share of the step or difference get no fix.
+#: Kinds of time with a smaller share of the step or difference get no fix.
 ADVISED_SHARE = 0.05
-#: Number of kernels or ops that a finding shows as evidence.
+#: Number of kernels or ops that a finding names as evidence.
 LARGEST = 3
 UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
-#: Kinds of work. How much time a change of the work could save is usually unknown.
+#: Kinds of time that are work. How much time a change of the work could save is usually unknown.
 _WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
-#: The group of all waits of a device for its host.
+#: Name of the group of all waits of a device for its host.
 HOST = "host"
-#: Kinds that join several parts of the breakdown. Texts name only large parts. Chosen by hand.
+#: Kinds of time that join several parts of the breakdown. Texts name only the parts with at least
+#: the share ``_NAMED_PART``. Chosen by hand.
 _JOINED = (causes.GEMM, causes.MEMORY, causes.COPY)
 _NAMED_PART, _MOST_PARTS = 0.1, 3
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The time of one kind in both steps."""
+    """The time of one kind, such as matmul, in the steps of two runs."""
 
     kind: str
     fast_ns: int
@@ -62,7 +63,7 @@ def timed(fast: StepProfile, slow: StepProfile) -> bool:
 
 
 def untimed(fast: StepProfile, slow: StepProfile) -> str:
-    """Return which of two runs was not timed."""
+    """Return a sentence on which of two runs was not timed."""
     if fast.step_ns is None and slow.step_ns is None:
         return "neither run was timed without a profiler"
     without = labels(fast, slow)[fast.step_ns is not None]
@@ -70,7 +71,7 @@ def untimed(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
-    """Return the time of each kind in the steps of both runs."""
+    """Return the time of each kind, such as matmul, in the steps of both runs."""
     rows = _times(*_kinds(*reasons.marked(fast, slow)))
     return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
 
@@ -79,7 +80,7 @@ _Kinds = Mapping[str, list[Contributor]]
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
-    """Group the ops, kernels and calls of both steps by kind of time."""
+    """Group the ops, kernels and calls of each run's step by kind of time."""
     comparison = causes.comparison_of(slow)
     fast_kinds = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
     return fast_kinds, causes.by_kind(slow, comparison)
@@ -94,20 +95,20 @@ def _times(fast_kinds: _Kinds, slow_kinds: _Kinds) -> list[Difference]:
 
 
 def group_of(kind: str, profile: StepProfile) -> str:
-    """Return ``host`` if a device waits for its host, else ``kind``."""
+    """Return ``host`` for each kind of time in which a device waits for its host, else ``kind``."""
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
 
 
 def wait_of(kind: str) -> str:
-    """Return ``host`` if only a slow host causes this wait, else ``kind``."""
+    """Return ``host`` for each kind of time that only a slow host causes, else ``kind``."""
     return HOST if kind in causes.WAITS and kind in CAUSES else kind
 
 
 def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
-    """Sort kinds by the savings of their group, then by their own."""
+    """Sort kinds of time by the savings of their group, then by their own savings."""
     group_ns: Counter[str] = Counter()
     wait_ns: Counter[str] = Counter()
     for row in rows:
@@ -124,7 +125,7 @@ def _ranked(
 
 @dataclass(frozen=True)
 class Change:
-    """A count, such as the number of launches, in both steps."""
+    """A count, such as the number of launches, in the steps of two runs."""
 
     quantity: str
     fast: float | None
@@ -133,7 +134,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Culprit:
-    """An op, kernel or range, with its time and calls in both steps."""
+    """An op, kernel or range, with its time and calls per step in two runs."""
 
     name: str
     fast_ns: int
@@ -148,7 +149,7 @@ class Culprit:
 
 @dataclass(frozen=True)
 class PartTimes:
-    """The time of a finding in one part of the breakdown, in both steps."""
+    """The time of a finding in one part of the breakdown, in the steps of two runs."""
 
     state: str
     part: str
@@ -158,11 +159,11 @@ class PartTimes:
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of time, such as dispatch or matmul, and how much of it the steps have.
+    """One kind of time, such as dispatch or matmul, in the step of one run or of two runs.
 
     ``share`` is its share of the step, or of the difference between two steps. ``changes`` are
-    counts in both steps, such as the number of launches. ``largest`` are the ops and kernels that
-    differ most.
+    counts, such as the number of launches. ``largest`` are the ops and kernels with most time, or
+    with the largest difference between the runs.
     """
 
     rank: int
@@ -188,7 +189,7 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """Return the name for people: ``dispatch``, ``matmul and recurrent layer``."""
+        """Return this kind of time in words: ``dispatch``, ``matmul and recurrent layer``."""
         ends = (self.fast_ns or 1, self.slow_ns or 1)
         large = [
             part
@@ -201,7 +202,7 @@ class Finding:
         del large[_MOST_PARTS:]
         words = PART_WORDS
         if any(c.part == "rnn" and c.family in ("gemm", "pointwise") for c in self.contributors):
-            # kernels of a recurrent layer belong to two kinds of time
+            # kernels of a recurrent layer are matmuls or elementwise, which are two kinds of time
             words = {**PART_WORDS, "rnn": f"recurrent-layer {self.kind}"}
             large.sort(key=lambda part: part.part == "rnn")  # "matmul and recurrent-layer matmul"
         return listed(words.get(part.part, part.part) for part in large) or causes.shown(self.kind)
@@ -234,7 +235,7 @@ def findings(
         group_ns: Counter[str] = Counter()
         for kind, ns in order.items():
             group_ns[group_of(kind, slow)] += ns if kind in CAUSES else 0
-        # no kind saves much, so the longest comes first
+        # if no kind of time saves much, the longest comes first
         if max(group_ns.values(), default=0) < NAMED_SHARE * whole:
             order = {row.kind: row.slow_ns for row in rows}
     ranked = _ranked(rows, order, slow)
@@ -274,7 +275,7 @@ def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Diffe
 
 
 def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes, ...]:
-    """Return the time in each part of the breakdown, largest difference first."""
+    """Return the finding's time in each part of the breakdown, largest difference first."""
     times: dict[Part, list[int]] = {}
     for place, some in enumerate((fast, slow)):
         for contributor in some:
@@ -284,7 +285,7 @@ def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes,
 
 
 def _largest(fast: list[Contributor], slow: list[Contributor]) -> tuple[Culprit, ...]:
-    """Return the ops and kernels that differ most between the steps."""
+    """Return the ops and kernels that differ most between the steps of two runs."""
     fast_spent, slow_spent = by_name(fast), by_name(slow)
     culprits = []
     for name in dict.fromkeys([*slow_spent, *fast_spent]):

@@ -20,21 +20,22 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.diagnose.step_profile.tally import Spread, is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 
-#: Counts are evidence if the counted ops, kernels or calls take this share of the time. Chosen by
-#: hand.
+#: A count is evidence if the counted ops, kernels or calls take this share of the finding's time.
+#: Chosen by hand.
 EVIDENCE_SHARE = 0.25
-#: A count explains the difference if the fast run's count would save this share. Chosen by hand.
+#: A count explains the difference between two runs if as few calls as in the fast run would save
+#: this share of it. Chosen by hand.
 _BY_COUNT = 0.5
 #: Counts that differ by a smaller factor are treated as equal. Chosen by hand.
 _LEAST_FACTOR = 1.1
-#: An op with this share of a kind's time is all of it, and not worth naming. Chosen by hand.
+#: An op with this share of a kind of time counts as all of it, and is not named. Chosen by hand.
 _ALL_SHARE = 0.95
 #: Shorter work is not listed. Chosen by hand.
 _LEAST_LISTED_SHARE = 0.01
-#: Kernels overlap other work if less than this share of their durations counts.
+#: Kernels overlap other work if the breakdown counts less than this share of their durations.
 _LEAST_OWN_SHARE = 0.8
 
-#: Names of the counts in ``QUANTITIES``, first for a host, last for a device.
+#: Noun → names of its counts in ``QUANTITIES``, the first for a host, the last for a device.
 _QUANTITIES: dict[str, tuple[str, ...]] = {
     **{noun: (name,) for noun, (name, _, _) in NOUNS.items()},
     **{"cast": ("casts",), "sync": ("syncs",), "dispatched": ("ops",)},
@@ -47,7 +48,7 @@ _NOUNS_OF_WORK = {
     causes.EMBEDDING: ("embedding",),
     causes.COPY: ("copy", "memset"),
 }
-#: Plurals for users. A sentence mentions work from the share ``_NAMED`` of the time on.
+#: Noun → plural for users. A sentence mentions work that takes at least the share ``_NAMED``.
 _WORK = {
     "product": "matmuls",
     "convolution": "convolutions",
@@ -63,7 +64,7 @@ _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 @dataclass(frozen=True)
 class _Items:
-    """Number and time per step of the ops, kernels or calls with one noun, such as ``launch``."""
+    """Number and time per step of the ops, kernels or calls with one noun: ``52 convolutions``."""
 
     noun: str
     number: float
@@ -77,7 +78,7 @@ class _Items:
 
     @property
     def one_by_one(self) -> bool:
-        """Return whether all take about the same time, and hardly overlap other work."""
+        """Return whether the items take about the same time each, and hardly overlap other work."""
         spread = self.spread
         if spread is None:
             return True
@@ -111,13 +112,13 @@ def because(finding: Finding) -> str:
 
 
 def most_of(finding: Finding) -> str | None:
-    """Return the op that takes at least half of the time."""
+    """Return the op that takes at least half of a finding's time."""
     first = finding.largest[0] if finding.largest else None
     return cropped(first.name) if first and 2 * first.slow_ns >= finding.slow_ns else None
 
 
 def named(finding: Finding) -> str:
-    """Return words for a kind of time, naming what ran."""
+    """Return words for a kind of time that name the work: ``matmuls and recurrent layers``."""
     if finding.kind == causes.LAUNCH:
         whole = total_ns(finding.contributors)
         copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
@@ -164,7 +165,7 @@ def pace(profile: StepProfile) -> str:
 
 
 def worth_a_line(finding: Finding) -> list[Change]:
-    """Return the counts to print, without zeros and without means of uneven durations."""
+    """Return the counts worth printing: no zeros, and means only of even durations."""
     profiles = [profile for profile in (finding.fast, finding.slow) if profile is not None]
     changes = [c for c in finding.changes if c.fast or c.slow]
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
@@ -181,7 +182,7 @@ def _is_read(about: Quantity, profiles: Sequence[StepProfile]) -> bool:
 
 
 def lasting(spread: Spread) -> str:
-    """Return a mean duration, or median and maximum if a few long ones distort the mean."""
+    """Return a mean duration as text, or median and maximum if a few long ones distort the mean."""
     if not spread.uneven:
         return quantity(spread.mean_ns, "ns")
     longest = quantity(spread.longest_ns, "ns")
@@ -212,7 +213,7 @@ def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
 
 
 def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Compare the counts of two runs, or the times if counts explain too little."""
+    """Compare the numbers of calls in two runs, or their times if numbers explain too little."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""
@@ -233,12 +234,12 @@ def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_I
 
 
 def _without(items: _Items, number: float) -> float:
-    """Return the time that a step would save with fewer calls."""
+    """Return the time that a step would save with only ``number`` calls."""
     saved_ns = items.ns * (1 - number / items.number)
     spread = items.spread
     if not number or spread is None or not spread.uneven:
         return saved_ns
-    # assume that the step would lose only short calls
+    # assume that the calls to save are short ones
     return min(saved_ns, (items.number - number) * spread.median_ns)
 
 
@@ -277,20 +278,20 @@ def _within(*remarks: str) -> str:
 
 
 def _length(items: _Items) -> str:
-    """Return how long one op, kernel or call takes."""
+    """Return how long each of the items takes: ``1.2 ms each``."""
     spread = items.spread
     if spread is None or (items.noun == "launch" and not spread.uneven):
         return ""
     if spread.uneven:
         longest = f", longest {quantity(spread.longest_ns, 'ns')}"
-        # most of the longest item overlaps other work
+        # a call that is longer than the counted time overlaps mostly other work
         hidden = spread.longest_ns > items.ns * items.profile.steps
         return f"median {quantity(spread.median_ns, 'ns')}{'' if hidden else longest}"
     return lasting(spread) + (" each" if items.number != 1 else "")
 
 
 def _uneven(items: _Items) -> str:
-    """Return the durations if a few long ones distort the mean."""
+    """Return median and longest duration, if a few long calls distort the mean."""
     spread = items.spread
     few = spread is not None and spread.uneven and _LEAST_OWN_SHARE * spread.longest_ns <= items.ns
     return _length(items) if few else ""
@@ -303,7 +304,7 @@ def _each_time_step(items: _Items) -> str:
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
-    """Count the ops, kernels or calls of a kind of time by noun, most time first."""
+    """Group the ops, kernels or calls of a kind of time by noun, most time first."""
     contributors: Sequence[Contributor] = finding.contributors
     if profile is not finding.slow:
         comparison = causes.comparison_of(finding.slow)
@@ -320,7 +321,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _time_by_noun(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return the time and the names of the ops and kernels with each noun, most time first."""
+    """Return noun → (time, names of the ops and kernels that it counts), most time first."""
     spent: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -331,7 +332,7 @@ def _time_by_noun(
 
 
 def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
-    """Return the noun for an op, kernel or call in this kind of time."""
+    """Return the noun that counts an op, kernel or call of this kind of time."""
     name = contributor.name
     if name is None:
         return None

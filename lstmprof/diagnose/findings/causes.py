@@ -61,7 +61,7 @@ def shown(kind: str) -> str:
     return words.get(kind) or PART_WORDS.get(kind.lower(), kind)
 
 
-#: The kinds in which a device waits for its host (``breakdown.mean_step.WAITS_FOR_HOST``).
+#: Kinds of time in which a device waits for its host (``breakdown.mean_step.WAITS_FOR_HOST``).
 WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
 
 _PRODUCTS = ("gemm", "conv", "attention")
@@ -74,8 +74,9 @@ _MOVES = ("layout", "transfer", "memset")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the rules need to know about the whole profile.
+    """Facts about a whole profile that the rules need.
 
+    ``ranges_only``: the profile has ranges, but no ops. ``markers`` are the names of step markers.
     ``no_backward``: the profile has PyTorch ops, but none of the backward pass.
     """
 
@@ -119,11 +120,11 @@ RULES = (
     Rule(
         SLOWER,
         lambda c, run: c.slower,
-        "calls that the faster run makes equally often, but each in less time",
+        "calls that both runs make equally often, but that take longer in the slower run",
     ),
     Rule(SYNC, lambda c, run: c.reading, "a loop that reads single values (.item())"),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
-    Rule(QUEUE, _part(QUEUED), "time in which the device has queued work and does not start it"),
+    Rule(QUEUE, _part(QUEUED), "time in which a device has queued work but does not start it"),
     Rule(
         SYNC,
         lambda c, run: c.name in VALUE_READS and not run.on_device,
@@ -213,14 +214,14 @@ RULES = (
 
 
 def kind_of(contributor: Contributor, comparison: Comparison) -> str:
-    """Return the kind of time, such as matmul or dispatch."""
+    """Return the kind of time of an op, kernel or call, by the first rule that holds."""
     return next(rule.kind for rule in RULES if rule.holds(contributor, comparison))
 
 
 def by_kind(
     profile: StepProfile, comparison: Comparison | None = None
 ) -> dict[str, list[Contributor]]:
-    """Group the time of a step by kind."""
+    """Group a step's ops, kernels and calls by kind of time, such as matmul."""
     comparison = comparison or comparison_of(profile)
     comparison = replace(comparison, on_device=profile.device is not None)
     kinds: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}
@@ -230,7 +231,7 @@ def by_kind(
 
 
 def comparison_of(slow: StepProfile) -> Comparison:
-    """Return what the rules need to know about the slow run; it applies to both runs."""
+    """Return the facts that the rules need, from the slow run; they apply to both runs."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
     names = [row["name"] for row in slow.rows("ops")]

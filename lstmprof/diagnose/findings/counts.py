@@ -18,10 +18,10 @@ Amount = Callable[[StepProfile], float | None]
 
 @dataclass(frozen=True)
 class Quantity:
-    """One count or duration, with its name and unit for users.
+    """A number per step, such as launches or the mean duration of a kernel, with words for users.
 
-    For a duration, ``length_of`` names the events (such as ``kernel``), and ``statistic`` is mean,
-    median or longest.
+    For a duration, ``length_of`` is the noun of the events, such as ``kernel``, and ``statistic``
+    is mean, median or longest.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Quantity:
 
 
 def spread_of(profile: StepProfile, noun: str) -> Spread | None:
-    """Return number and durations of the events with a noun, such as ``launch``."""
+    """Return number and durations of the events that a noun counts, such as ``launch``."""
     spread = profile.tally.get(noun)
     return spread if spread and spread.count else None
 
@@ -65,7 +65,7 @@ def _ops(profile: StepProfile) -> float | None:
 
 
 def _bytes(table: str) -> Amount:
-    """Return a function that sums the bytes per step of a table."""
+    """Return a function that sums the bytes per step in a table, such as ``casts``."""
 
     def moved_bytes(profile: StepProfile) -> float | None:
         rows = [row for row in profile.rows(table) if row.get("kind") != "memset"]
@@ -94,7 +94,7 @@ def _layers(on_device: bool) -> Amount:
 
 
 def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
-    """Return the mean, median and longest duration of the events with one noun."""
+    """Return three quantities: the mean, median and longest duration of the events of a noun."""
 
     def length(statistic: str) -> Amount:
         name = f"{statistic}_ns"
@@ -108,7 +108,7 @@ def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
     )
 
 
-#: Noun → (name of its count, plural for users, singular for users).
+#: Noun → (name in ``QUANTITIES``, plural for users, singular for users).
 NOUNS = {
     "op": ("computing_ops", "ops that compute (not views or wrappers)", "op that computes"),
     "kernel": ("kernels", "kernels", "kernel"),
@@ -122,7 +122,7 @@ NOUNS = {
     "copy": ("copies", "copies", "copy"),
     "memset": ("memsets", "memsets", "memset"),
 }
-#: Words after ``mean``, ``median`` or ``longest`` for users, such as ``computing op``.
+#: Noun → words for users after ``mean``, ``median`` or ``longest``, such as ``computing op``.
 _LASTING = {noun: singular for noun, (_, _, singular) in NOUNS.items() if noun != "memset"} | {
     **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},
     **{"layer": "recurrent layer", "cell": "recurrent cell"},
@@ -166,7 +166,7 @@ QUANTITIES = {quantity.name: quantity for quantity in _ALL}
 
 
 def counted(profile: StepProfile, name: str) -> float:
-    """Return a count of a profile, 0 if it is unknown."""
+    """Return a count by its name, such as ``launches``; 0 if it is unknown."""
     return QUANTITIES[name].amount(profile) or 0.0
 
 

@@ -24,9 +24,9 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 #: this work, or by a replay of the step.
 DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "replay"
 
-#: The replay's change that removes this kind of time.
+#: Kind of time → the replay's change that removes it.
 _REPLAYED = {causes.CAST: without_casts, causes.COPY: without_copying}
-#: Kinds with a smaller share of the step are not replayed.
+#: Kinds of time with a smaller share of the step are not replayed.
 _LEAST_SHARE = 0.05
 #: Replays are doubtful if the replay of the unchanged step is off by more than this share.
 REPLAY_ERROR = 0.05
@@ -36,7 +36,7 @@ _MOST_EVENTS = 200_000
 
 @dataclass(frozen=True)
 class Saving:
-    """How much shorter a step would be, and how this was computed (``REPLAY`` …)."""
+    """The time by which a step would be shorter, and how it was computed, such as ``REPLAY``."""
 
     ns: int
     by: str
@@ -57,7 +57,7 @@ def savings(
 
 
 def saving_of(contributors: Iterable[Contributor], limit: Roofline | None) -> Saving:
-    """Return the time above the least time for this work, or all time if that is unknown."""
+    """Return the time of this work above its least time (roofline), or all its time."""
     rows = list(contributors)
     shares = {
         category: min(reach.share, 1.0)

@@ -49,7 +49,7 @@ def denormals(info: RunInfo) -> str | None:
     """Return whether denormals are ``flushed`` to zero or ``kept``."""
     flushed = info.denormals_flushed
     thread_words = None if flushed is None else "flushed" if flushed else "kept"
-    # the framework's own setting decides if it is known
+    # if the framework's own setting is known, it decides
     return info.settings.framework_denormals or thread_words
 
 
@@ -110,7 +110,7 @@ def disagreements(fast: RunInfo, slow: RunInfo) -> tuple[Disagreement, ...]:
 
 
 def listing(differences: Sequence[Disagreement]) -> str:
-    """List the first differences, and how many more there are."""
+    """Return the first differences as text, and how many more there are."""
     more = len(differences) - _MOST_LISTED
     shown = [cropped(str(difference)) for difference in differences[:_MOST_LISTED]]
     return listed([*shown, f"{more} more"] if more > 0 else shown)

@@ -1,7 +1,7 @@
 """Compare a run with the layer op of its framework on the same network, captured on this machine.
 
-Profiles of other tools are compared by one call of their slowest recurrent layer, as profiled.
-Times from different machines are printed, but not compared.
+For a profile of another tool, the profiled times of one call of its slowest recurrent layer and of
+the layer op are compared. Times from different machines are printed, but not compared.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LAYER_ROWS: Mapping[str, tuple[str, ...]] = {
     "tensorflow1": ("tf1-cudnnlstm", "tf1-lstmblockfusedcell"),
     "jax": ("jax-cudnn",),
 }
-#: Names of these ops for users; ``{cell}`` is filled in for torch.
+#: Implementation → name of its layer op for users; ``{cell}`` is ``LSTM``, ``GRU`` or ``RNN``.
 _OPS = {
     "torch-nn-lstm": "nn.{cell}",
     "tf-cudnnlstm": "CudnnRNNV3",
@@ -71,7 +71,7 @@ class Against:
     """A run compared with its framework's layer op, by their steps or by one call of a layer.
 
     ``state`` says whether the layer op is faster or slower than the run. ``builtin`` is the name of
-    its run.
+    the layer op's run.
     """
 
     run: str
@@ -163,7 +163,7 @@ def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
 
 
 def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> Run:
-    """Reuse a run of the layer op, from the folder of the run or the cache, or capture one.
+    """Return a run of the layer op: one beside ``neighbour``, one in the cache, or a new capture.
 
     Raises:
         CaptureError: a worker died, hung or refused.

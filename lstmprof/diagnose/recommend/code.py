@@ -29,7 +29,7 @@ _LSTMS: _Extras = _FORWARD | {"directions"}
 _WITH_HEAD: _Extras = _LSTMS | {"gru"}
 _ALL: _Extras = _WITH_HEAD | {"rnn", "no head"}
 
-#: The template of each implementation, and the differences that it supports.
+#: Implementation → (template of its code, differences that the template supports, such as ``gru``).
 TEMPLATES: Mapping[str, tuple[str, _Extras]] = {
     "torch-lstmcell-basic": (templates.BY_HAND, _ONE),
     "torch-lstmcell-fused": (templates.CELL, _ONE),
@@ -62,7 +62,7 @@ _MODES = {f"keras-lstm-mode{mode}": f", implementation={mode}, use_cudnn=False" 
 
 
 def code_of(implementation: str, workload: Workload) -> str:
-    """Return code that builds a network."""
+    """Return Python code that builds the network with this implementation."""
     row = implementations.ROWS.get(implementation)
     if row is None:
         return f"# {implementation} is your own file: it has the code\n"
@@ -74,7 +74,7 @@ def code_of(implementation: str, workload: Workload) -> str:
 
 
 def _extras(w: Workload) -> set[str]:
-    """Return how the network differs from one forward LSTM layer with a head."""
+    """Return how the network differs from one forward LSTM layer with a head: ``{"gru"}``."""
     has = {"layers": w.layers > 1, "directions": w.bidirectional, "no head": not w.head}
     return {extra for extra, is_there in has.items() if is_there} | {w.cell} - {"lstm"}
 

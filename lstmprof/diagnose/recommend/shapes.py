@@ -34,7 +34,8 @@ _CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
 class Shape:
     """A network and its conditions, such as precision and device.
 
-    ``layer`` is the row of the layer table that has the sizes, unless run.json has them.
+    ``layer`` is the row of the table of layers from which the sizes come, or None if they come from
+    run.json.
     """
 
     workload: Workload
@@ -110,7 +111,8 @@ def _shape_of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
         if info.shapes_cost is not None and info.shapes_cost > MOST_FOR_SHAPES:
             longer = percent(info.shapes_cost)
             raise UsageError(
-                f"{fault}, because shapes were not recorded: that makes steps {longer} longer",
+                f"{fault}, because shapes were not recorded: recording them makes steps {longer} "
+                "longer",
                 GIVE_SIZES,
             )
         raise UsageError(fault, RECORD)
@@ -157,7 +159,7 @@ def request_of(
     conditions: Mapping[str, Any],
     progress: Callable[[str], None],
 ) -> CaptureRequest:
-    """Return the request that all candidates share; its implementation is a placeholder.
+    """Return what all candidates share, as a request for a placeholder implementation.
 
     ``sizes`` and ``conditions`` are options of the user, None if not given.
 

@@ -103,7 +103,7 @@ def candidates(
 
 
 def _by_form(planned: plan.Planned) -> int:
-    """Sort layer ops first, because they are likely the fastest."""
+    """Return a sort key: layer ops first, because they are likely the fastest."""
     row = planned.request.row
     return -FORMS.index(row.form) if row.form in FORMS else -len(FORMS)
 
@@ -165,7 +165,7 @@ def _captured(
     progress: Progress,
     left: list[LeftOut],
 ) -> Iterator[tuple[str, Breakdown]]:
-    """Yield the breakdown of each requested run; append failures to ``left``."""
+    """Yield the breakdown of each run, captured or reused; append failures to ``left``."""
     # reuse runs only for a whole group, because its processes take turns
     is_done = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
     todo = [group for group, is_kept in zip(groups, is_done, strict=True) if not is_kept]
@@ -183,7 +183,7 @@ def _captured(
 
 
 def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
-    """Return whether the same code, on the same kind of machine, made this run."""
+    """Return whether an existing run can be reused: made by the same code, on such a machine."""
     if not is_run(run_path):
         return False
     info = open_run(run_path).info

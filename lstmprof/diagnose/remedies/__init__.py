@@ -40,7 +40,7 @@ MOST = 3
 #: advised.
 WORTH = 0.05
 
-#: Beginnings of the addresses of pages by each framework's makers.
+#: Framework → beginnings of the addresses of its makers' pages.
 _SITES = {
     "torch": ("docs.pytorch.org/", "github.com/pytorch/"),
     "tensorflow": ("www.tensorflow.org/", "github.com/tensorflow/"),
@@ -144,7 +144,7 @@ class Advice:
     ``seen`` is the evidence in the profile, ``condition`` what a profile must show for this advice.
     ``saves_ns`` is the time per step that the fix saves, an upper limit if ``at_most``; on a CPU,
     the step may gain more, because caches then hold other data. ``instead`` names new work that
-    takes a part of it. ``implementation`` is a built-in implementation to use instead.
+    takes a part of the saved time. ``implementation`` is a built-in implementation to use instead.
     ``measured_ns`` and ``gain_ns`` come from another run in the diagnosis that already has the fix.
     """
 
@@ -208,7 +208,7 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
 def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
     """Return the advice whose cause becomes the verdict's cause."""
     wide = {row.name for row in TABLE if row.several_kinds}
-    # its fix must save half of the time, or an unknown time
+    # the fix must save at least half of the step or difference, or an unknown time
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
     leading = {row.name: row.kinds for row in TABLE if row.first}
     first = [a for a in large if a.name in leading]
@@ -220,7 +220,7 @@ def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | Non
 
 
 def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
-    """Return the advice of one row, if the profile shows the cause and the fix saves enough."""
+    """Return the advice of one ``Remedy``, if the profile shows its cause and it saves enough."""
     framework = finding.slow.framework
     if remedy.frameworks and framework not in remedy.frameworks:
         return None
@@ -265,7 +265,7 @@ def _source(remedy: Remedy, framework: str | None) -> str:
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return the whole time of the kinds that the fix affects, as an upper limit."""
+    """Return the time of all kinds that the fix affects, an upper limit of what it saves."""
     profile = finding.slow
     kinds = {finding.kind, *(remedy.kinds if remedy.several_kinds else ())}
     if profile.device is not None and kinds & set(causes.WAITS):

@@ -37,15 +37,16 @@ _LEAST_READ = 0.5
 _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
 _UNLESS = "unless an input depends on an earlier output"
-#: A function over trees runs the loop of cells if it takes this share of their forward time. Chosen
-#: by hand.
+#: A script's function over trees is what runs the cells if it takes this share of the cells'
+#: forward time. Chosen by hand.
 _TREE_SHARE = 0.5
 #: An op inside a cell, in a loop over time steps in TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
-#: (framework, device) → (implementation with a layer op, this op for users, cells for which it is
-#: faster than a loop). On CPUs, TensorFlow has no faster op: BlockLSTM took 1.23 times as long as a
-#: loop of cells. PyTorch has a CPU op for the LSTM only. nn.GRU and nn.RNN save only Python and
-#: dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 → 137 ms).
+#: (framework, device) → (implementation with a layer op, name of this op for users, types of cell
+#: for which the op is faster than a loop). On CPUs, TensorFlow has no faster op: BlockLSTM took
+#: 1.23 times as long as a loop of cells. PyTorch has a CPU op for the LSTM only. nn.GRU and nn.RNN
+#: save only Python and dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 →
+#: 137 ms).
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
@@ -85,8 +86,8 @@ _COMPILED = {
 _ON_TORCH_CPU = (
     "try torch.compile(cell): in two tests on a CPU, the step became 0.6× and 3× as long"
 )
-#: (names of modules, whether the fix helps on a CPU, the fix). Measured: mLSTM with 128 time steps,
-#: 175 → 9.4 ms with its parallel form, PyTorch 2.13 on a CPU (batch 8, 64 units).
+#: (pattern for names of modules, whether the fix helps on a CPU, the fix). Measured: mLSTM with 128
+#: time steps, 175 → 9.4 ms with its parallel form, PyTorch 2.13 on a CPU (batch 8, 64 units).
 _KERNELS = (
     (
         re.compile(r"(?i)mlstm|xlstm"),
@@ -105,7 +106,7 @@ _KERNELS = (
         "compute all time steps at once: use a parallel scan (on a GPU, accelerated-scan)",
     ),
 )
-#: An op that runs this often per time step runs in every time step.
+#: An op that runs at least this often per time step counts as work of every time step.
 _EACH = 0.9
 
 
@@ -327,7 +328,7 @@ def form_of(profile: StepProfile) -> str | None:
 
 
 def _cells_in_loops(profile: StepProfile) -> dict[str, float]:
-    """Count the LSTM cells per step in loops, by form."""
+    """Count the LSTM cells per step that run in loops, by form of the loop."""
     cells: Counter[str] = Counter()
     for layer in profile.rows("layers"):
         if layer.get("cell") == "lstm" and layer["form"] in (LOOP, CELL_OP):

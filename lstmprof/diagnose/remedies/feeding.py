@@ -41,7 +41,10 @@ def loader(f: Finding) -> Match | None:
     if times_called(f.slow, _WORKERS):
         cause = "the step waits for the DataLoader's workers"
         if f.slow_ns <= _HAND_OVER_NS:
-            fix = "use num_workers=0: the step only waits for a batch to pass between processes"
+            fix = (
+                "use num_workers=0: the step waits only for the transfer of the batch from a "
+                "worker process"
+            )
             return Match(seen, fix=fix, cause=cause)
         fix = "try more workers, less work per sample, or num_workers=0 (no transfer of batches)"
         return Match(seen, fix=fix, cause=cause)

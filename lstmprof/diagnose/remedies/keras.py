@@ -28,9 +28,9 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP, ROWS
 
-#: Ops inside a Keras cell that show an option which cuDNN does not support, and the option that it
-#: needs. The patterns match TensorFlow's op types and scopes, and functions of jax.nn in JAX's
-#: paths.
+#: (pattern for an op inside a Keras cell that shows an option which cuDNN does not support, the
+#: option to set instead). The patterns match TensorFlow's op types and scopes, and functions of
+#: jax.nn in JAX's paths.
 _KERAS = (
     (
         r"(?:lstm|gru)_cell\w*/(?:hard_sigmoid|clip_by_value|Relu6|jit\((?:hard_sigmoid|relu6)\))",
@@ -92,7 +92,7 @@ def keras_without_cudnn(f: Finding) -> Match | None:
 
 
 def unmet_by_keras(profile: StepProfile) -> list[str]:
-    """Return the options that these layers lack for cuDNN, as code: ``unroll=False``."""
+    """Return the options that Keras layers need for cuDNN but lack, as code: ``unroll=False``."""
     if profile.runs_on != "cuda":
         return []
     row = ROWS.get(profile.implementation or "")

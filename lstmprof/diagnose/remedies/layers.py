@@ -52,8 +52,8 @@ _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BF
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _MEET = "let cuDNN run its persistent kernels"
-#: A layer with more hidden units is advised to have fewer only as a last resort: it would become
-#: another network.
+#: Fewer hidden units are advised for a larger layer only as a last resort, because the network
+#: would change.
 _FEW_UNITS = 256
 _ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
 #: A layer has at least this many weight arrays; fewer copies per call are not copies of the
@@ -304,7 +304,7 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
 
 
 def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the copies or casts, if there are enough per call to be of a layer's weights."""
+    """Return the copies or casts, if each call of a layer makes enough to copy all its weights."""
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}

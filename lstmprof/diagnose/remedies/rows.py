@@ -30,9 +30,9 @@ _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
 class Match:
     """The evidence for a cause in a profile, and the time that the fix can save.
 
-    ``fix``, ``cause`` and ``source`` replace the row's own texts if the profile allows more precise
-    ones. ``at_most``: the fix saves only a part of ``saves_ns``. ``implementation`` is a built-in
-    implementation to use instead.
+    ``fix``, ``cause`` and ``source`` replace the texts of the ``Remedy`` if the profile allows more
+    precise ones. ``at_most``: the fix saves only a part of ``saves_ns``. ``implementation`` is a
+    built-in implementation to use instead.
     """
 
     seen: str = ""
@@ -71,7 +71,7 @@ class Remedy:
     decide: Decide = field(init=False)
 
     def __call__(self, decide: Decide) -> Remedy:
-        """Take the place of the decorated function."""
+        """Store the decorated function as ``decide``, and take its place."""
         object.__setattr__(self, "decide", decide)
         return self
 
@@ -106,7 +106,7 @@ def often(profile: StepProfile, number: float) -> str:
 
 
 def often_in_all(profile: StepProfile, facts: Iterable[Fact]) -> str:
-    """Return how often all these events happen together, as text."""
+    """Return how often these events happen, all together, as text: ``40 times per step``."""
     return often(profile, sum(fact.count for fact in facts))
 
 

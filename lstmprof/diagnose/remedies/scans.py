@@ -69,7 +69,7 @@ def scanned_layer(f: Finding) -> Match | None:
 
 
 def scanned(profile: StepProfile) -> str | None:
-    """Return words for the layer that a loop of JAX computes, if cuDNN could compute it."""
+    """Return words for a layer in a loop of JAX that cuDNN could compute: ``the LSTM``."""
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return "the layer" if row.form_on("cuda") == LOOP and row.library != "keras" else None

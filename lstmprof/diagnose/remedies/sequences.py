@@ -34,7 +34,7 @@ _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_b
 #: This many backward ops of x[t] per step, on tensors of one shape, are a loop over time steps;
 #: without recorded shapes, more. Chosen by hand.
 _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
-#: The library of layers that ATen computes itself.
+#: Value of the column ``library`` for layers that ATen computes itself.
 _NO_LIBRARY = "ATen"
 _RNN = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/RNN.cpp"
 _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer once for all"
@@ -52,7 +52,7 @@ _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer o
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
 )
 def indexed_time_steps(f: Finding) -> Match | None:
-    # Keras wrote the loop, or another row matches the repeated calls of a layer
+    # another remedy fits: Keras wrote the loop, or the script calls a layer once per time step
     if is_keras(f.slow) or one_time_step_per_call.decide(f):
         return None
     ops = f.slow.rows("ops")
@@ -144,7 +144,7 @@ def relaid_input(f: Finding) -> Match | None:
 
 
 def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) -> Match | None:
-    """Match layers that ATen runs op by op on a CPU, for a given reason."""
+    """Match layers that ATen runs op by op on a CPU, if ``is_reason`` holds for their row."""
     profile = finding.slow
     rows = [
         row

@@ -30,12 +30,13 @@ from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM, loads
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.runs.fields import Recompiled
 
-#: Events of torch.compile: the search for a compiled version that fits a call, and its run.
+#: Events of torch.compile: the search for a compiled version that fits a call, and the run of that
+#: version.
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
-#: Prefer to blame a function for which lstmprof knows what changed, if it takes this share of the
-#: longest compile time. Chosen by hand.
+#: Prefer to blame a function for which lstmprof knows what changed, if its compile time is this
+#: share of the longest. Chosen by hand.
 _EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
@@ -206,7 +207,7 @@ def _in_words(change: Recompiled) -> str:
 
 
 def _keep(f: Finding, change: Recompiled) -> str:
-    """Return how to keep constant what changed."""
+    """Return advice that avoids the change, such as ``keep the shape of x constant``."""
     fix = _KEEP.get((change.changed or "", f.slow.framework or ""))
     names = {
         name: cropped(getattr(change, name) or "") for name in ("function", "argument", "before")
@@ -246,7 +247,7 @@ def gave_up(f: Finding) -> Match | None:
 
 
 def _function(within: str | None) -> str | None:
-    """Return the name of the function that a program or op runs."""
+    """Return the name of the function that was compiled: ``PjitFunction(step)`` → ``step``."""
     program = PROGRAM.fullmatch(within or "")
     return program["name"] if program else within
 
@@ -303,8 +304,8 @@ def miopen_compiles(f: Finding) -> Match | None:
     return from_facts(f, calls, "{name} and similar calls take {ms}")
 
 
-#: JAX compiles a program for each of its own functions that is called outside jax.jit: the
-#: primitives of jax.lax, and functions of jax.numpy and jax.nn. Other programs are the user's.
+#: Names of JAX's own functions, for which JAX compiles programs if they are called outside jax.jit:
+#: primitives of jax.lax, functions of jax.numpy and jax.nn. Other programs are the user's.
 _OWN = re.compile(
     r"_?(?:scan|while(?:_loop)?|cond|switch|fori_loop|map|add(?:_any)?|sub(?:tract)?|mul(?:tiply)?"
     r"|(?:true_)?div(?:ide)?|floor_divide|neg(?:ative)?|abs(?:olute)?|exp2?|expm1|log1?p?|tanh|sqrt"
@@ -320,8 +321,8 @@ _OWN = re.compile(
     r"|ones(?:_like)?|eye|tri[lu]?|ravel|norm|threefry\w*|random_\w+|uniform|normal|bernoulli|split"
     r"|fold_in|rng_\w+|stop_gradient|erf\w*|nan_to_num)"
 )
-#: Without step markers, this many compilations of a function are repeated. A warm-up compiles it
-#: once, or twice if its gradient is compiled, too.
+#: Without step markers, a function counts as compiled repeatedly from this number on. A warm-up
+#: compiles it once, or twice if its gradient is compiled, too.
 _AGAIN = 3
 #: Events that TensorFlow records when Python calls an operator.
 _CALLING = re.compile(
@@ -394,7 +395,7 @@ def compiled_when(profile: StepProfile) -> str:
 
 
 def compiled_alone(profile: StepProfile) -> str | None:
-    """Return JAX's own function whose repeated compiling takes longest."""
+    """Return the function whose repeated compiling takes longest, if it is one of JAX's own."""
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
         return None
@@ -416,7 +417,7 @@ def is_compiled_again(profile: StepProfile) -> bool:
 def small_programs(profile: StepProfile) -> Sequence[Fact]:
     """Return the small JAX programs that a run calls, if it calls many."""
     programs = profile.seen.programs
-    # JAX's own functions, and programs that run many times per step
+    # small programs are JAX's own functions, and programs that run many times per step
     small = [p for p in programs if _is_own(p.name) or (profile.marked and p.count >= SERIES)]
     wholes = _calls(programs) - _calls(small)
     return small if _calls(small) >= SERIES * max(1.0, wholes) else ()
@@ -466,7 +467,7 @@ def outside_of_a_function(f: Finding) -> Match | None:
 
 
 def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
-    """Return the time of calling these programs or ops, with the Python before."""
+    """Return the time of calling these programs or ops, with the Python just before the calls."""
     names = {fact.name for fact in called}
     return total([fact for fact in profile.seen.called if fact.name in names])
 

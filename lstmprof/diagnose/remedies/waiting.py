@@ -38,14 +38,14 @@ from lstmprof.events.threads import VALUE_READS
 from lstmprof.implementations import LAYER_OP
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
-#: Reads of values, or waits without Python frames, are worth a fix from this share of the step on.
-#: Chosen by hand.
+#: Reads of values, or waits without Python frames, are worth a fix if they take this share of the
+#: step. Chosen by hand.
 _MUCH = 0.2
 #: Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
 _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
-#: Frames of modules (``nn.Module: LSTM_0``) in profiles of torch.profiler.
+#: Beginning of the frames of modules in profiles of torch.profiler: ``nn.Module: LSTM_0``.
 _MODULE = "nn.Module: "
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
@@ -57,8 +57,8 @@ _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-#: PyTorch's wrappers of distributed training: their ops and ranges, their communication kernels,
-#: and how to overlap this communication with other work.
+#: PyTorch's wrappers of distributed training: (their ops and ranges, their communication kernels,
+#: how to overlap this communication with other work).
 _OVERLAP = (
     (
         re.compile(r"FullyShardedDataParallel|FSDP::"),
@@ -74,7 +74,7 @@ _OVERLAP = (
 
 
 def _blocking_calls_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
-    """Return the blocking calls inside ops with such a name."""
+    """Return the blocking calls inside ops whose name fits ``inside``."""
     return [h for h in f.slow.seen.blocking_calls if h.within is not None and inside(h.within)]
 
 

@@ -48,7 +48,8 @@ _WITHOUT_TENSOR_CORES = re.compile(r"\bGTX 16\d\d")
 _SCALAR = re.compile(r"(?i)(?<![0-9])[sh]gemm(?!\w*(?:tensorop|hmma))|simt|magma_\w*gemm")
 #: CUTLASS kernels for unaligned rows, which load fewer than 8 elements at once.
 _UNALIGNED = re.compile(r"align[124](?![0-9])")
-#: A step that looks up a smaller share of an embedding's rows looks up few. Chosen by hand.
+#: A step that looks up less than this share of an embedding's rows looks up few rows. Chosen by
+#: hand.
 _FEW_ROWS = 0.25
 #: A tensor core reads 16 bytes: eight 16-bit elements.
 _ALIGNED = 8
@@ -224,7 +225,7 @@ def no_tensor_cores(f: Finding) -> Match | None:
 
 
 def _without_tensor_cores(profile: StepProfile) -> str | None:
-    """Return what the GPU is (``a GTX 1660``) if it has no tensor cores."""
+    """Return words for the GPU, such as ``a GTX 1660``, if it has no tensor cores."""
     facts = profile.info.device_facts.get(str(profile.device))
     sm = gpu_of(facts).sm
     if facts is not None and sm is not None and sm < _FIRST_WITH_TENSOR_CORES:

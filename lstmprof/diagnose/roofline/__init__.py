@@ -26,7 +26,7 @@ from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.runs.metadata import RunInfo, condition
 from lstmprof.workloads import Workload, checked
 
-#: Some runs do the work of a recurrent layer in ``rnn`` ops, others in matmuls and elementwise
+#: Categories of a layer's work: some runs do it in ``rnn`` ops, others in matmuls and elementwise
 #: kernels.
 LAYER_CATEGORIES = ("rnn", "gemm", "pointwise")
 #: Larger workloads get no roofline, because counting their work takes too long.
@@ -72,7 +72,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Reach:
-    """How close the busy time of some work comes to its least time."""
+    """The busy time and the least time of some categories of work, such as ``gemm``."""
 
     categories: tuple[str, ...]
     busy_ns: float
@@ -123,7 +123,7 @@ class Roofline:
 
 
 def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
-    """Return the least time of each part of the work."""
+    """Return the least time of each part of a step's work at these peak rates."""
     return tuple(
         Bound(
             row,
@@ -171,7 +171,7 @@ def workload_of(info: RunInfo) -> Workload | None:
 
 
 def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
-    """Return the work of a step, computed from the workload in run.json."""
+    """Return the operations and bytes of each part of a step, from the workload in run.json."""
     workload = workload_of(info)
     if workload is None or info.mode is None or info.precision is None or info.seed is None:
         return None
@@ -179,7 +179,7 @@ def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
 
 
 def recorded(info: RunInfo) -> Peaks | None:
-    """Return the valid peak rates in run.json."""
+    """Return the peak rates in run.json, if they are valid."""
     peaks = info.peaks
     if peaks is None or not peaks.gemm_flops_per_s or not peaks.copy_bytes_per_s:
         return None
@@ -188,7 +188,7 @@ def recorded(info: RunInfo) -> Peaks | None:
 
 
 def highest(peaks: Iterable[Peaks]) -> Peaks | None:
-    """Return the highest of the rates that runs measured on one device."""
+    """Return the highest matmul rate and the highest copy rate of some runs."""
     rates = [(each.gemm_flops_per_s, each.copy_bytes_per_s) for each in peaks]
     return Peaks(*map(max, zip(*rates, strict=True))) if rates else None
 
@@ -213,8 +213,8 @@ def roofline_of(
     profile: StepProfile, others: Iterable[StepProfile], given: Peaks | None
 ) -> Roofline | None:
     """Return the roofline of a run, with the user's or the best measured peak rates."""
-    # a framework's library may be slower than the device allows (MKL on another maker's CPU), so
-    # the best rates of all runs count
+    # use the best rates of all runs, because a framework's library may be slower than the device
+    # allows (MKL on another maker's CPU)
     alike = [
         other
         for other in (profile, *others)

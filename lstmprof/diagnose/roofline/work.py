@@ -63,14 +63,14 @@ class Pointwise:
     saved: int
 
 
-#: Counted from the equations. The backward pass includes the sums of the bias's gradient and of
-#: both gradients of h, and computes tanh(c) again. An LSTM saves its gates and c, a GRU its gates
-#: and U h.
+#: Cell → its operations and saved numbers, counted from the equations. The backward pass includes
+#: the sums of the bias's gradient and of both gradients of h, and computes tanh(c) again. An LSTM
+#: saves its gates and c, a GRU its gates and U h.
 CELLS = {"lstm": Pointwise(17, 28, 5), "gru": Pointwise(14, 21, 4), "rnn": Pointwise(3, 5, 0)}
 
-#: Operations per parameter; numbers read or written per parameter in addition to the gradient.
-#: Adam's operations are counted in the order that the end of section 2 of D. Kingma and J. Ba,
-#: arXiv:1412.6980, proposes.
+#: Optimizer → (operations per parameter, numbers read or written per parameter in addition to the
+#: gradient). Adam's operations are counted in the order that the end of section 2 of D. Kingma and
+#: J. Ba, arXiv:1412.6980, proposes.
 OPTIMIZERS = {"adam": (12, 6), "sgd": (2, 2)}
 
 #: Loss → category of its work.
@@ -79,7 +79,7 @@ _LOSS = {"ce": "softmax_loss", "mse": "softmax_loss", "ctc": "ctc", "mean": "red
 
 @dataclass(frozen=True)
 class Cost:
-    """The work of one part of a step in one pass, for both directions.
+    """The work of one part of a step in one pass: both directions of a layer together.
 
     ``flops`` is None if operations are not counted.
     """

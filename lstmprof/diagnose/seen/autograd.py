@@ -16,8 +16,8 @@ import numpy as np
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.table import NONE
 
-#: The backward pass grows if it has more nodes in each of at least this many steps, by nearly the
-#: same number. Chosen by hand.
+#: The backward pass grows if each of at least ``_GROWING_STEPS`` steps has more nodes than the step
+#: before, and the largest growth is at most ``_EVENLY`` times the smallest. Chosen by hand.
 _GROWING_STEPS, _EVENLY = 4, 1.25
 _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
@@ -43,7 +43,7 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
     parent, start_ns = lane.parent, lane.events.start_ns
     wrappers, names = lane.events_named(_NODE.match), lane.names
     codes = {text: code for code, text in enumerate(lane.texts)}
-    # For each name: the code of the name without the engine's wrapper.
+    # code of a name → code of the same name without the engine's prefix
     unwrapped = np.array([codes.get(t.removeprefix(_WRAPPER), NONE) for t in lane.texts], np.int64)
     ops = lane.here & lane.events.is_kind("op") & (parent != NONE)
     children = np.flatnonzero(ops & wrappers[parent])
@@ -88,7 +88,7 @@ class Growing:
 
 
 def growing(lane: Lane) -> Growing | None:
-    """Find a backward pass with about equally many additional nodes in each step."""
+    """Find a backward pass that grows: each step adds about equally many nodes."""
     if not lane.marked:
         return None
     in_step = lane.step >= 0

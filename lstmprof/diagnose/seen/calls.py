@@ -27,7 +27,7 @@ from lstmprof.events.threads import VALUE_READS, runtime_state, thread_ids
 PROGRAM = re.compile(r"PjitFunction\((?P<name>.+)\)")
 EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
 FUNCTION = re.compile(r"EagerLocalExecute: __")
-#: ``op_name`` of a tf.function's call that traced it for the first time.
+#: Matches the ``op_name`` of the call that traces a tf.function for the first time.
 _FIRST_TRACE = re.compile(r"traced-\w+ #1")
 #: A program that traces this many new functions of one name creates them again and again. Two are
 #: not enough, because some programs define two functions of one name.
@@ -78,7 +78,7 @@ def called(lane: Lane) -> tuple[Fact, ...]:
     thread = thread_ids(events)
     rows = rows[np.lexsort((events.start_ns[rows], thread[rows]))]
     start, end = events.start_ns[rows], events.end_ns[rows]
-    # dispatch since the previous call belongs to a call, unless the gap is unusually long
+    # count the dispatch since the previous call as time of this call, unless it is unusually long
     between_ns = start[1:] - end[:-1]
     follows = (thread[rows[1:]] == thread[rows[:-1]]) & (
         lane.step[rows[1:]] == lane.step[rows[:-1]]
@@ -105,12 +105,12 @@ def made_anew(lane: Lane) -> str | None:
 
 def _compiling(lane: Lane) -> Flags:
     named = lane.events_named(compiles, "op", "range", "python", "runtime")
-    # events that take no time in an undisturbed step do not count
+    # ignore events that take no time in the clean step
     return named & (lane.events.dur_ns > 0)
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
-    """Return the chosen events that no event of ``around`` encloses."""
+    """Return the ``chosen`` events that are not inside an event of ``around``."""
     numbers = np.where(around, np.arange(len(lane.events)), NONE)
     inside = inherited(lane.parent, numbers)
     above = np.where(lane.parent != NONE, inside[lane.parent], NONE)
@@ -133,15 +133,15 @@ _ALLOCATES = re.compile(r"[Aa]lloc|MemCreate|MemMap")
 LONG_CALL_NS = 1_000_000
 #: A first call loads something if it takes this many times as long as later calls.
 LONGER = 10
-#: The limit for ops on the CPU, whose time also depends on their input, and for ops that only call
-#: other ops. Chosen by hand.
+#: The same factor for ops on the CPU, whose time also depends on their input, and for ops that only
+#: call other ops. Chosen by hand.
 MUCH_LONGER = 100
 #: Ops of PyTorch besides ``VALUE_READS`` that may wait for the device or for other ranks.
 _MAY_WAIT = re.compile(r"aten::nonzero$|c10d::|record_param_comms|.*(?:[Ww]ait|DataLoader|barrier)")
 
 
 def loads(name: str) -> bool:
-    """Return whether each call of this name loads code or initialises the runtime."""
+    """Return whether runtime calls with this name always load code: ``cuModuleLoad``."""
     return _LOADS.match(name) is not None
 
 
@@ -169,15 +169,16 @@ def starting(lane: Lane) -> Flags:
         for rows, _ in found:
             marks[rows] = True
     if calls.any():
-        # an unusually long first op may also contain other work
+        # mark the events inside the calls, but not inside the ops, which may also contain other
+        # work
         calls = inherited(lane.parent, np.where(calls, np.arange(len(calls)), NONE)) != NONE
     return np.asarray(calls | ops, np.bool_)
 
 
 def delays(lane: Lane) -> Flags:
-    """Mark calls during which the device still works long enough to hide the launch's latency.
+    """Mark launches during which the device worked for longer than it idled after the launch.
 
-    If such a call loads code, the idle time after it is a consequence of the loading.
+    If such a launch loads code, the idle time is a consequence of the loading.
     """
     events, late_ns = lane.events, lane.idle_ns(LATENCY)
     rows = np.flatnonzero(late_ns)
@@ -188,7 +189,7 @@ def delays(lane: Lane) -> Flags:
 
 
 def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield the calls that load or initialise, and the usual time of such calls, per call name.
+    """Yield, per name, the runtime calls that load code, and the usual time of such a call.
 
     These are calls whose name says so, and first calls that take much longer than later ones. The
     first launch of each kernel is a first call, because it loads the kernel. So are other calls
@@ -209,7 +210,7 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield unusually long first calls of ops, and the usual time of later calls, per op.
+    """Yield, per op, its first call if that is unusually long, and the usual time of later calls.
 
     In a profile without step markers (PyTorch, RTX 3090), the first ``aten::cudnn_convolution``
     takes 74 ms on the host, later ones 3.3 ms. In another (RTX 4090), the first
@@ -269,7 +270,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tupl
 
 
 def _kernel_of(lane: Lane) -> Ints:
-    """Return the name code of the kernel that each event launched."""
+    """Return for each event the kernel that it launched, as the code of the kernel's name."""
     work = np.flatnonzero(lane.rank & lane.events.is_kind("kernel"))
     launch = lane.events.rows_named("launch_id")[work]
     kernel = np.full(len(lane.events), NONE, dtype=np.int64)
@@ -296,7 +297,7 @@ def _before_first_launches(lane: Lane) -> Flags:
     launches = np.flatnonzero(kernel[rows] != NONE)
     prepares = np.zeros(len(events), dtype=np.bool_)
     if len(launches):
-        # they come before the launch on its thread, without another launch between
+        # such calls come before the launch on its thread, without another launch between
         place = np.searchsorted(launches, np.arange(len(rows)))
         after = rows[launches[np.minimum(place, len(launches) - 1)]]
         same = (place < len(launches)) & (thread[after] == thread[rows]) & (kernel[rows] == NONE)

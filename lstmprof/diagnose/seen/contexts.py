@@ -49,7 +49,7 @@ _OTHERS = re.compile(
 
 
 def compiles(name: str) -> bool:
-    """Return whether the name of an event is a compiler's.
+    """Return whether an event is the work of a compiler, by its name: ``backend_compile``.
 
     Only known names count, because a user's function ``step_compile`` may do anything. The function
     decides, not the file: ``run`` of ``compile_fx.py`` also runs compiled code.
@@ -60,7 +60,7 @@ def compiles(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Attributed:
-    """The time intervals of a device or host; ``row`` is the event that explains an interval."""
+    """The time intervals of a device or host; ``row`` has the event that explains each interval."""
 
     intervals: Intervals
     row: Ints
@@ -69,30 +69,28 @@ class Attributed:
     transfers: Flags
 
     def unrecorded(self) -> Flags:
-        """Mark idle intervals of a device without a recorded host event."""
+        """Mark intervals in which a device is idle and no recorded host event explains why."""
         return np.asarray((self.row == NONE) & self.idle & (self.device is not None), np.bool_)
 
     def inside(self, times: Covered) -> Flags:
         """Mark the intervals inside ``times``."""
-        # the intervals were cut at all borders of these times
+        # intervals were cut at the borders of ``times``, so each is inside or outside
         return times.within(self.intervals.start_ns, self.intervals.end_ns) > 0
 
 
 class _StepThreads:
-    """The threads that run the steps."""
-
     def __init__(self, events: EventTable, windows: list[Window]) -> None:
         self._thread = thread_ids(events)
         self._threads = np.array([NONE if w.thread is None else w.thread for w in windows])
 
     def run(self, attributed: Attributed) -> Flags:
-        """Mark intervals whose event, if any, ran on the step's thread."""
+        """Mark intervals whose event ran on the step's thread, and intervals without an event."""
         own = _at(self._thread, attributed.row) == self._threads[attributed.intervals.window]
         return np.asarray((attributed.row == NONE) | own, dtype=np.bool_)
 
 
 class Preparing:
-    """When, and in which events, the input was prepared."""
+    """Finds when the program prepares its next input."""
 
     def __init__(self, events: EventTable, windows: list[Window], rank: int | None) -> None:
         preparing = prepares(events)
@@ -132,7 +130,7 @@ class Preparing:
 
 
 class Compiling:
-    """When a compiler ran, or a stream was captured into a graph, by thread.
+    """Finds when a compiler ran, or a CUDA graph was captured, on each thread.
 
     Children of the compiler's event are not enough: a Python generator may begin inside the
     compiler's event and end after it.
@@ -164,7 +162,7 @@ class Compiling:
         return np.concatenate([side for sides in [self._times.bounds, *own] for side in sides])
 
     def holds(self, attributed: Attributed) -> tuple[Flags, Ints]:
-        """Mark the intervals that are compiling, and return the event to blame for each."""
+        """Mark the intervals of compiling, and return the event to blame for each interval."""
         around = np.full(len(attributed.row), NONE, dtype=np.int64)
         places = np.flatnonzero(attributed.row != NONE)
         if self._of_thread and len(places):
@@ -191,10 +189,10 @@ _VIEWS = re.compile(r"^aten::(?:select|slice|narrow|view|squeeze|unsqueeze|detac
 _REDUCES = re.compile(
     r"^aten::(?:argmax|argmin|max|min|sum|mean|any|all|eq|ne|lt|le|gt|ge|logical_not|index)$"
 )
-#: If its reductions take longer (median, ns), a loop computes and does not only read. argmax over
-#: 12 classes takes 5 µs (torch.profiler of torch 2.13 on an EPYC).
+#: A loop whose reductions take longer (median, ns) computes, and does not only read. argmax over 12
+#: classes takes 5 µs (torch.profiler of torch 2.13 on an EPYC).
 _REDUCED_NS = 20_000
-#: If the Python between its ops takes longer (median, ns), a loop does more than read. A gap above
+#: A loop with longer Python between its ops (median, ns) does more than read. A gap above
 #: ``_PAUSE_NS`` ends the loop; the operating system usually takes the CPU away for less.
 _BETWEEN_NS, _PAUSE_NS = 100_000, 20_000_000
 #: Number of consecutive reads that form a loop.
@@ -202,7 +200,7 @@ _LEAST_READ = 8
 
 
 class Reading:
-    """When a loop of the host read values one by one."""
+    """Finds when a loop on the host reads values one by one, such as ``loss.item()``."""
 
     def __init__(self, events: EventTable, windows: list[Window]) -> None:
         self._steps = _StepThreads(events, windows)
@@ -213,18 +211,18 @@ class Reading:
 
     @property
     def borders_ns(self) -> Ints:
-        """Return when a loop begins or ends."""
+        """Return when a loop that reads values begins or ends."""
         return np.concatenate(self._times.bounds)
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Mark the intervals in reading loops of a host."""
+        """Mark the intervals in which a loop on the host reads values one by one."""
         if attributed.device is not None:
             return np.zeros(len(attributed.row), dtype=np.bool_)
         return attributed.inside(self._times) & self._steps.run(attributed)
 
 
 def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
-    """Return the starts and ends of the reading loops on a thread."""
+    """Return when the loops on a thread that read values one by one begin and end."""
     rows = _outermost_ops(events, on_thread)
     asks = events.is_one_of("name", *VALUE_READS)[rows]
     reduces = events.where_name(_REDUCES.search)[rows]
@@ -243,7 +241,7 @@ def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
         short = not len(reduced_ns) or np.median(reduced_ns) <= _REDUCED_NS
         if short and np.median(between_ns[inside][1:]) <= _BETWEEN_NS:
             before = slice(np.searchsorted(breaks, breaks[reads[0]]), reads[0])
-            # a loop begins with the op that splits its tensor
+            # the loop begins with ``unbind``, which splits its tensor
             taken_apart = unbinds[before] & (between_ns[1:][before] <= (end - start)[before])
             first = before.start + np.argmax(taken_apart) if taken_apart.any() else reads[0]
             loops.append((start[first], end[reads[-1]]))
@@ -262,7 +260,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def enclosing(events: EventTable, chosen: Flags) -> Ints:
-    """Return the chosen event that contains each event or its launch."""
+    """Return for each event the ``chosen`` event that contains it or its launch, or ``NONE``."""
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
         return own
@@ -272,7 +270,7 @@ def enclosing(events: EventTable, chosen: Flags) -> Ints:
 
 
 def _at(values: Ints, row: Ints) -> Ints:
-    """Return ``values[row]``, also for an empty table."""
+    """Return ``values[row]``, or ``NONE`` if there are no values."""
     return values[row] if len(values) else np.full(len(row), NONE, dtype=np.int64)
 
 

@@ -56,11 +56,11 @@ def called_after(events: EventTable, intervals: Intervals, device: int | None) -
 
 
 class Lane:
-    """The events of a rank in its steps, and the time of one device, or of the host, in each event.
+    """The events of a rank in its steps, and how long one device, or the host, spends in each.
 
-    Masks and times have one element per event: ``here`` are the events in the steps and not on
-    another device, ``activity`` the device work among them. ``spent_ns`` is the time of the device
-    or host in each event, ``busy`` the part of it that is not idle.
+    Masks and times have one element per event. ``here`` marks the events in the steps that are not
+    on another device, ``activity`` the kernels and copies among them. ``spent_ns`` is the time of
+    the device or host in each event, ``busy`` the same without idle time.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class Lane:
         own = events.rows_of_rank(windows[0].rank)
         self.rank = np.zeros(len(events), dtype=np.bool_)
         self.rank[own] = True
-        #: The number of each event's process if processes ran one after the other: each process has
-        #: its own first calls.
+        #: Number of the process of each event: 0, 1 … if processes ran one after the other. Each
+        #: process has its own first calls.
         self.turn = np.zeros(len(events), dtype=np.int64)
         for number, rows in enumerate(successive_processes(events, own)):
             self.turn[rows] = number
@@ -93,7 +93,7 @@ class Lane:
         self.parent = events.rows_named("parent_id")
 
     def least_of_each(self, values: Ints, rows: Ints) -> Ints:
-        """Return the least value for each process."""
+        """Return the least of the ``values`` of each process."""
         least = np.full(int(self.turn.max(initial=0)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(least, self.turn[rows], values[rows])
         return least
@@ -106,12 +106,12 @@ class Lane:
         return spent_ns
 
     def idle_ns(self, part: str) -> Ints:
-        """Return the idle time of each event that counts as this part of the breakdown."""
+        """Return for each event the idle time that it causes, in this part of the breakdown."""
         places = [i for i, label in enumerate(self.intervals.labels) if label == ("idle", part)]
         return self._sum_ns(np.isin(self.intervals.label, places))
 
     def idle_within(self, parts: Sequence[str], start_ns: Ints, end_ns: Ints) -> Ints:
-        """Return the idle time in each interval that is in these parts of the breakdown."""
+        """Return how long each interval is idle for one of these causes, such as ``dispatch``."""
         of = self.intervals
         named = [state == "idle" and p.removeprefix(TAIL) in parts for state, p in of.labels]
         some = np.flatnonzero(np.array(named, dtype=np.bool_)[of.label])
@@ -131,13 +131,13 @@ class Lane:
 
     @property
     def copies(self) -> Flags:
-        """Mark events that copy elements: ops on a host, device work on a device."""
+        """Mark copies of elements: ops on a host, kernels and copies on a device."""
         layout = self.events.is_one_of("category", "layout") & self.here
         kinds = ("op",) if self.device is None else ACTIVITY_KINDS
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
 
     def events_named(self, fits: Callable[[str], object], *kinds: str) -> Flags:
-        """Mark events of these kinds (default: ops) whose name fits."""
+        """Mark the events whose name ``fits`` and that are of these kinds, by default ops."""
         named = self.events.is_kind(*kinds or ("op",)) & self.events.where_name(fits)
         return np.asarray(self.here & named, np.bool_)
 
@@ -154,7 +154,7 @@ class Lane:
         return np.where(issuer != NONE, issuer, by_parent)
 
     def inside(self, roots: Flags) -> Ints:
-        """Return the nearest of the ``roots`` that encloses or launched each event."""
+        """Return for each event the nearest of the ``roots`` that encloses or launched it."""
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():
             return own
@@ -173,7 +173,7 @@ class Lane:
             return ()
         inside = self.inside(roots)
         within = np.where(self.parent != NONE, inside[self.parent], NONE)
-        # an event inside another one does not count twice
+        # a root inside another root does not count twice
         outer = roots & (within == NONE)
         root = self.inside(outer)
         if backward:

@@ -59,7 +59,7 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Return the cells that the largest unrolled loop in compiled code runs.
+    """Find the largest loop over time steps that a compiler unrolled, by its equal matmuls.
 
     The MLP of a transformer has matmuls of the same shape as a cell's gates, but narrower matmuls
     follow each of them. Between the time steps of a cell, no matmul has another width.
@@ -90,7 +90,7 @@ def unrolled(lane: Lane) -> Unrolled | None:
 
 
 def read_in_compiled(lane: Lane) -> int:
-    """Return how many values the host reads in one call of compiled code, at most."""
+    """Return the largest number of values that the host reads in one call of compiled code."""
     reads = lane.here & lane.events.is_one_of("name", "aten::_local_scalar_dense")
     region = compiled_regions(lane.events)[reads]
     region = region[region != NONE]
@@ -98,14 +98,14 @@ def read_in_compiled(lane: Lane) -> int:
 
 
 def _widths(shapes: str) -> tuple[int, int] | None:
-    """Return the widths of a matmul's first input and of its output."""
+    """Return the columns of a matmul's first input and of its output: ``(32, 128)``."""
     matrices = [s for s in recorded_inputs(shapes) if isinstance(s, list) and len(s) == 2]
     fits = ((width, outer) for (_, width), (inner, outer) in pairwise(matrices) if inner == width)
     return next(fits, None)
 
 
 def _cell_of(hidden: int, output: int) -> str | None:
-    """Return the cell whose gates are ``output`` wide: ``lstm`` or ``gru``."""
+    """Return the type of cell whose gates together are ``output`` wide: ``lstm`` or ``gru``."""
     cells = {gates: cell for cell, gates in GATES.items() if gates > 1}
     return cells.get(output // hidden) if hidden and output % hidden == 0 else None
 
@@ -141,7 +141,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
     rows = rows[np.isin(codes[rows], single)]
     if not len(rows):
         return ()
-    # in a stack of layers, the first layer's weights have other shapes than the others'
+    # count each layer of a stack on its own: the first layer's weights have another shape
     weights = {code: json.dumps(recorded_inputs(shape_texts[code])[2:3]) for code in single}
     kinds = sorted(set(weights.values()))
     kind_codes = np.array([kinds.index(weights[code]) for code in codes[rows].tolist()])
@@ -152,7 +152,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
 
 
 def weights(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies inside cuDNN or MIOpen layers that do not change the memory layout."""
+    """Return the copies of weights inside cuDNN or MIOpen layers (copies that keep the layout)."""
     roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     for_layout = lane.inside(lane.events.is_one_of("name", *_RELAYS) & (roots != NONE)) != NONE
     rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)
@@ -175,7 +175,7 @@ def _is_cast(kernel: str) -> bool:
 
 
 def relaid(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies with which recurrent layers and gradients change the memory layout."""
+    """Return the copies that layers and their gradients make to change the memory layout."""
     reads = lane.events_named(_READS_SEQUENCES.match) & ~_step_by_step(lane)
     is_relay = lane.events.is_one_of("name", *_RELAYS) & (lane.parent != NONE)
     is_relay &= reads[lane.parent]
@@ -222,7 +222,7 @@ def indexed(lane: Lane) -> tuple[Fact, ...]:
 
 
 def selected(lane: Lane) -> int | None:
-    """Return how often a step indexes tensors of one shape, counted by backward ops."""
+    """Return the largest number of ``x[t]`` per step on tensors of one shape, from backward ops."""
     events = lane.events
     codes = events.texts("shapes")[0]
     rows = np.flatnonzero(
@@ -238,7 +238,7 @@ def selected(lane: Lane) -> int | None:
 
 
 def sliced(lane: Lane) -> tuple[Fact, ...]:
-    """Return the backward passes of slices in the user's code, if there are many."""
+    """Return the gradients of slices (``x[a:b]``) in the user's code, if there are many."""
     nodes = lane.events_named(_NODES.match)
     forward = lane.events.rows_named("forward_id")
     own = lane.inside(
@@ -251,7 +251,7 @@ def sliced(lane: Lane) -> tuple[Fact, ...]:
     return () if few else lane.spent_in(nodes)
 
 
-#: An op in a loop of a recurrent layer in TensorFlow; group 1 is the loop.
+#: An op in a loop of a recurrent layer in TensorFlow; group 1 is the path of the loop.
 _LAYERS_LOOP = re.compile(r"(.*(?i:lstm|gru|rnn).*?/while(?:_\d+)?)/")
 _BESIDE_CELLS = re.compile(r":(?:AddN|TensorList\w+)$")
 _RECURRENT_PATH = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
@@ -299,7 +299,7 @@ def looped_module(lane: Lane) -> tuple[str, int, int] | None:
 
 
 def paths(lane: Lane) -> dict[str, float]:
-    """Count the op and kernel names that are paths with a loop or a recurrent layer."""
+    """Return path → calls per step, for names that are paths into a loop or recurrent layer."""
     times: dict[str, float] = {}
     for column in ("name", "op_name"):
         codes, texts = lane.events.texts(column)
@@ -343,7 +343,7 @@ ONE_CELL = re.compile(
 
 
 def peepholes(lane: Lane) -> float:
-    """Count the elementwise products of a matrix and a vector, per step."""
+    """Count the elementwise products of a matrix and a vector per step, as peepholes cause."""
     events = lane.events
     products = events.is_one_of("name", "aten::mul", "aten::addcmul")
     rows = np.flatnonzero(lane.here & products & events.where("shapes", _is_broadcast))
@@ -351,7 +351,7 @@ def peepholes(lane: Lane) -> float:
 
 
 def asked_between(lane: Lane) -> float:
-    """Count the cells before which the host reads a value of a tensor, per step."""
+    """Count, per step, how often the host reads a tensor's value between two cells."""
     named = lane.events_named(ONE_CELL.search)
     cells = np.flatnonzero(named)
     above = lane.parent[cells]
@@ -364,7 +364,7 @@ def asked_between(lane: Lane) -> float:
     before = np.concatenate([[0], np.cumsum(~is_cell)])[:-1][is_cell]
     cells = rows[is_cell]
     threads, steps = thread_ids(lane.events)[cells], lane.step[cells]
-    # reads before the first cell may be the optimizer's
+    # ignore reads before the first cell of a step, which may be the optimizer's
     same = (threads[1:] == threads[:-1]) & (steps[1:] == steps[:-1])
     return float((same & (np.diff(before) > 0)).sum()) / lane.steps
 

@@ -32,10 +32,11 @@ _COPIES, _VALUE_BYTES = re.compile(r"aten::(?:copy_|_to_copy|to)"), 16
 
 @dataclass(frozen=True)
 class Gaps:
-    """The idle time before a device's kernels.
+    """The idle time (gaps) before a device's kernels.
 
-    ``kernels`` is their number per step. ``usual_ns`` is the sum of the gaps that are not unusually
-    long.
+    ``kernels`` is their number per step. ``kernel_ns`` and ``gap_ns`` are the median kernel and the
+    median gap. ``usual_ns`` is the sum per step of the gaps that are not unusually long, ``all_ns``
+    of all gaps.
     """
 
     kernels: float
@@ -46,7 +47,7 @@ class Gaps:
 
 
 def gaps(lane: Lane) -> Gaps | None:
-    """Measure the idle time before a device's kernels, after the first activity of a step."""
+    """Measure the idle time before the kernels of a device, not counting each step's start."""
     rows = np.flatnonzero(lane.activity & (lane.events.dur_ns > 0))
     rows = rows[np.lexsort((lane.events.end_ns[rows], lane.events.start_ns[rows]))]
     kernel = lane.events.is_kind("kernel")[rows]
@@ -69,7 +70,7 @@ def gaps(lane: Lane) -> Gaps | None:
 
 
 def blocking_launches(lane: Lane) -> float:
-    """Count the launches per step, if nearly all wait until their kernel ends."""
+    """Count the launches per step, if nearly every launch waits until its kernel ends."""
     events = lane.events
     kernels = np.flatnonzero(lane.activity & events.is_kind("kernel"))
     launch = events.rows_named("launch_id")[kernels]
@@ -108,7 +109,7 @@ def read(lane: Lane) -> tuple[Fact, ...]:
 
 
 def stops_profiler(lane: Lane) -> Flags:
-    """Mark the synchronisation with which PyTorch's profiler stops, after all ops and calls."""
+    """Mark the synchronisation at the profile's end that PyTorch's profiler itself makes."""
     events = lane.events
     calls = lane.rank & events.is_kind("runtime")
     ops = lane.rank & events.is_kind("op")
@@ -126,7 +127,7 @@ def stops_profiler(lane: Lane) -> Flags:
 
 
 def queued(lane: Lane) -> tuple[Fact, ...]:
-    """Return the device work that a wait of its stream delayed, and that wait."""
+    """Return the kernels and copies that a wait of their stream delayed, with that wait."""
     spent_ns = lane.idle_ns(QUEUED)
     rows = np.flatnonzero(spent_ns)
     launch = lane.events.rows_named("launch_id")[rows]
@@ -141,7 +142,7 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
 
 
 def run_dry(lane: Lane) -> tuple[Fact, ...]:
-    """Return blocking calls during which an idle device did not begin its queued work."""
+    """Return blocking calls during which a device stayed idle although work was queued."""
     of = lane.intervals.by_time()
     labels = np.array([label == ("idle", QUEUED) for label in of.labels], dtype=np.bool_)
     idle = np.array([state == "idle" for state, _ in of.labels], dtype=np.bool_)
@@ -158,10 +159,10 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
-    """Return the call that enqueued a wait just before each launch, on its thread."""
+    """Return for each launch the call just before it on its thread, if that enqueued a wait."""
     events = lane.events
     records = lane.rank & events.where_name(lambda name: "EventRecord" in name)
-    # a wait without an earlier record waits for work from before the profile
+    # a wait before the first EventRecord waits for work from before the profile
     first_ns = events.start_ns[records].min(initial=np.iinfo(np.int64).max)
     waits = events.where_name(_EVENT_WAIT.search) & (events.start_ns > first_ns)
     waits |= events.where_name(_HOST_FUNCTION.search)
@@ -179,7 +180,7 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
 
 
 def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
-    """Return the wait of its stream that delayed each activity, queued since ``since_ns``."""
+    """Return for each kernel or copy the wait of its stream that delayed it after ``since_ns``."""
     events = lane.events
     waits = np.flatnonzero(
         lane.rank & events.is_kind("device_sync") & events.where_name(_STREAM_WAIT.search)
@@ -236,7 +237,7 @@ def captured(lane: Lane) -> float:
 
 
 def captures(events: EventTable) -> tuple[Ints, Ints]:
-    """Return the calls that begin graph captures, and the ends of the captures."""
+    """Return the calls that begin graph captures, and the times at which the captures end."""
     calls, thread = events.is_kind("runtime"), thread_ids(events)
     begins, ends = (
         np.flatnonzero(calls & events.where_name(pattern.search))

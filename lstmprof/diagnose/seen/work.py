@@ -40,7 +40,8 @@ _MOST_OF_LIST = 0.9
 class DenseTable:
     """An embedding table whose gradient is as large as the table.
 
-    ``ns`` is the time per step of ops over the whole table.
+    ``looked_up`` is the number of look-ups per step, ``ns`` the time per step of ops over the whole
+    table.
     """
 
     rows: int
@@ -49,7 +50,7 @@ class DenseTable:
 
 
 def moved(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies, with the outermost op that does nothing else."""
+    """Return the copies, with the outermost op that only copies, such as ``aten::contiguous``."""
     rows = np.flatnonzero(lane.copies)
     within = lane.around(rows)
     arranges = lane.events.is_one_of("name", *_ARRANGING)
@@ -162,7 +163,7 @@ def _is_shape(entry: Any, dimensions: int | None = None) -> bool:
 
 
 def _is_over(table: list[int], entries: list[Any]) -> bool:
-    """Return whether an op's first input is the table, or a list that is mostly the table."""
+    """Return whether an op with these inputs works on the embedding table, alone or in a list."""
     first = entries[0] if entries else None
     if first == table:
         return True
@@ -227,7 +228,7 @@ def _half(dtypes: str) -> str | None:
 
 
 def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
-    """Return a function from input shapes to (m, k, n); input ``first`` is (…, m, k)."""
+    """Return a function that reads (m, k, n) from input shapes; input ``first`` is (…, m, k)."""
     return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
 
 
@@ -292,7 +293,7 @@ def _blocks(written: str) -> int:
     return min(blocks, np.iinfo(np.int64).max)
 
 
-#: A step's matmuls of one shape are divided into this many groups.
+#: The matmuls of one shape in a step are divided into this many successive groups.
 _RUNS = 10
 #: With this many matmuls per group, one disturbed matmul does not change the median.
 _EACH = 5
@@ -308,10 +309,10 @@ _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
 
 @dataclass(frozen=True)
 class Slow:
-    """Calls of one name that denormals slow in one part of a step.
+    """Calls of one op that denormals make slow in one part of each step.
 
-    ``ns`` is the time lost per step. ``whole``: slow backward passes of layers, compared with
-    forward passes.
+    ``ns`` is the time lost per step; ``fast_ns`` and ``slow_ns`` are usual durations. ``whole``:
+    all backward passes of a layer are slow, compared with its forward passes.
     """
 
     name: str

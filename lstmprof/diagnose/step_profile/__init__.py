@@ -64,8 +64,8 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
-#: (busy or idle, category or cause), as in the table ``ledger``; the state is ``input`` while the
-#: host prepares input.
+#: A part of the breakdown: (state, category or cause), such as ``("idle", "dispatch")``. The state
+#: is busy, idle, or ``input`` while the host prepares input.
 Part = tuple[str, str]
 #: Name → (ns, calls).
 Spent = dict[str, tuple[int, float]]
@@ -83,13 +83,13 @@ _MOST_LISTED = 8
 class StepProfile:
     """The step of one device of a rank, or of the host if ``device`` is None.
 
-    The times of ``contributors`` sum to the step: the step without disturbances (``span``), else
-    the mean profiled step. ``marked`` is False for a profile without step markers, which counts as
-    one step. ``rounds`` is the number of timed processes. ``lost_ns`` is how much longer the median
-    timed iteration is than an undisturbed step. ``cpu_share`` is the share of time in which the
-    step's thread had a CPU. ``rare`` are events of only some steps. ``lanes`` is the number of
-    devices and hosts in the run. ``straggler`` is the device that the others wait for.
-    ``lost_overhead_ns`` is idle time that may be the profiler's work.
+    The times of ``contributors`` sum to the length of the step: of the step without disturbances,
+    or of the mean profiled step if ``span`` is None. ``marked`` is False for a profile without step
+    markers, which counts as one step. ``rounds`` is the number of timed processes. ``lost_ns`` is
+    how much longer the median timed iteration is than an undisturbed step. ``cpu_share`` is the
+    share of time in which the step's thread had a CPU. ``rare`` are events of only some steps.
+    ``lanes`` is the number of devices and hosts in the run. ``straggler`` is the device that the
+    others wait for. ``lost_overhead_ns`` is idle time that may be the profiler's work.
     """
 
     name: str
@@ -205,7 +205,7 @@ class StepProfile:
 def step_profile_of(
     breakdown: Breakdown, rank: int | None = None, device: int | None = None
 ) -> StepProfile:
-    """Summarise the step of the chosen device, or of the one that matters most.
+    """Summarise the step of the chosen device, or of the device that matters most.
 
     Raises:
         RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -376,7 +376,7 @@ def total_ns(contributors: Iterable[Contributor]) -> int:
 
 
 def by_name(contributors: Iterable[Contributor]) -> Spent:
-    """Add up the time and calls of each name."""
+    """Sum time and calls by the name of the op, kernel or runtime function."""
     spent: Spent = {}
     for contributor in contributors:
         if contributor.name is not None:

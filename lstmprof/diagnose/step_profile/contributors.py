@@ -54,10 +54,10 @@ class Contributor:
 
     ``name`` is None for time between ops. ``purpose`` is the category of work that the calls serve.
     ``recorded`` is the number of events that the profiler recorded meanwhile. ``tiny`` calls
-    compute next to nothing. Before ``call_overhead`` calls, Python ran. ``starting`` calls
-    initialise the runtime or load code. In ``reading`` time, the host reads values one by one.
-    ``on_cpu`` ops compute while the device waits. ``slower`` calls are as many as in the fast run,
-    but longer.
+    compute next to nothing. ``call_overhead`` is Python's time just before the calls. ``starting``
+    calls initialise the runtime or load code. In ``reading`` time, the host reads values one by
+    one. ``on_cpu`` ops compute while the device waits. ``slower`` calls take longer than in the
+    fast run, which makes as many.
     """
 
     state: str
@@ -167,13 +167,13 @@ def _cut_by_purpose(
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
-    """Return which intervals belong to a masked event."""
+    """Mark the intervals whose event is marked in ``rows``."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
 
 def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
-    """Return two columns: busy or idle, and the part of the breakdown."""
+    """Return each interval's state and part of the breakdown, such as ``idle`` and ``dispatch``."""
     states = np.array([state for state, _ in intervals.labels], dtype=object)
     # waits at the end of a step have this prefix
     parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
@@ -181,7 +181,7 @@ def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return the category that each event serves, and whether the event is tiny."""
+    """Return the category of work that each event serves, and whether the event is tiny."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -203,7 +203,7 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
 
 
 def _call_masks(events: EventTable, pieces: _Pieces, device: int | None) -> tuple[Flags, Flags]:
-    """Return two masks: ops that compute on the CPU, and calls that enqueue work."""
+    """Mark the intervals of ops that compute on the CPU, and of calls that enqueue work."""
     enqueues = np.zeros(len(events), dtype=np.bool_)
     enqueues[launch_calls(events)] = True
     runtime = events.is_kind("runtime")

@@ -28,7 +28,7 @@ def earlier_ns(
 ) -> int | None:
     """Return how much earlier a device would finish its step without waits for other ranks.
 
-    ``waits_ns`` maps the start of a collective to the wait in it.
+    ``waits_ns``: start of a collective in ns → how long the device waits in it.
     """
     rows = events.rows_of_rank(window.rank)
     rows = rows[(events.end_ns[rows] > window.start_ns) & (events.start_ns[rows] < window.end_ns)]
@@ -61,7 +61,7 @@ def _may_block(name: str) -> bool:
 
 
 def _late_launches(events: EventTable, work: Ints) -> Ints:
-    """Return when an idle device begins work that the host launched late."""
+    """Return the times at which an idle device begins work that the host launched too late."""
     begins, ends = Covered(events.start_ns[work], events.end_ns[work]).bounds
     first = work[np.searchsorted(events.start_ns[work], begins[1:])]
     call = events.rows_named("launch_id")[first]

@@ -1,7 +1,7 @@
 """Find what a late rank did while the other ranks waited for it in a collective.
 
-The wait ends when the late rank arrives. It begins earlier by the longest wait of another rank,
-because the clocks of ranks cannot be compared.
+The wait ends when the late rank arrives, and is as long as the longest wait of another rank: the
+clocks of ranks cannot be compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lstmprof.diagnose.seen.contexts import enclosing
 from lstmprof.events.intervals import Covered
 from lstmprof.events.table import NONE, EventTable
 
-#: One activity is named if it takes this share of the waits. Chosen by hand.
+#: An op, kernel or range is named if it takes this share of the waits. Chosen by hand.
 _LEAST_NAMED_SHARE = 0.5
 
 
@@ -65,7 +65,7 @@ def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | N
 
 
 def meanwhile_of(events: EventTable, intervals: Intervals, waits: Covered) -> Meanwhile | None:
-    """Return which activity took most of the time of the waits."""
+    """Return what the late rank did for most of the time of these waits."""
     intervals = intervals.cut_at(np.concatenate(waits.bounds))
     inside = np.flatnonzero(waits.within(intervals.start_ns, intervals.end_ns) > 0)
     length_ns = (intervals.end_ns - intervals.start_ns)[inside]

@@ -190,7 +190,7 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
 
 
 def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice) -> float | None:
-    """Return by which share of its longest waits a rank would finish earlier without them."""
+    """Return how much earlier a rank would finish without its waits, as a share of these waits."""
     rank, device = waiting
     waits_ns: dict[int | None, dict[int, int]] = defaultdict(dict)
     for row in in_common(breakdown.table("collectives").to_pylist()):
@@ -207,7 +207,7 @@ def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice)
 
 
 def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess | None:
-    """Find where a late rank spends the most extra time."""
+    """Find the part of the breakdown in which a late rank spends the most extra time."""
     steps = Counter(window.rank for window in breakdown.windows)
     parts: dict[RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in breakdown.ledger.to_pylist():
@@ -263,7 +263,7 @@ def _unequal_numbers(unmatched: _Rows, rows: _Rows, rank_devices: Sequence[RankD
 
 
 def _with_late_rank(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
-    """Add the waits of all ranks, and the late rank or why no rank is late."""
+    """Complete ``facts`` with the waits of all ranks, and with the late rank if one is late."""
     steps = facts.steps
     waits: Counter[RankDevice] = Counter()
     for row in rows:
@@ -313,7 +313,7 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[RankDevice | None]:
-    """Return the late rank of each step."""
+    """Return the late rank of each step, None for a step in which no rank is clearly late."""
     waits: dict[int | None, Counter[RankDevice]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_rank_device(row)] += row["waits_ns"]
@@ -355,7 +355,8 @@ def overlap_of(
         np.array([w.end_ns for w in windows], dtype=np.int64),
     )
     if clean is not None:
-        # time of both communication and computing counts as computing in the breakdown
+        # the breakdown counts time of both communication and computing as computing, so its
+        # communication is exposed
         parts = clean.mean_step.parts
         exposed = sum(ns for _, part, ns in parts if part == "collective")
     else:

@@ -38,8 +38,8 @@ _NOUN_OF_CATEGORY = {
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
-#: A ``layer`` is a recurrent layer in one op or kernel. A ``cell`` is an op for one time step of
-#: such a layer.
+#: The nouns for work. A ``layer`` is a recurrent layer in one op or kernel, a ``cell`` an op for
+#: one time step of such a layer.
 WORK = (*dict.fromkeys(_NOUN_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
 #: In names of cuDNN's kernels: ``dgrad`` computes the gradient of a convolution's input, ``wgrad``
@@ -55,7 +55,7 @@ _FAR_FROM_MEDIAN = 5
 
 @dataclass(frozen=True)
 class Spread:
-    """How many events have one noun (such as launches), and how long they take in ns.
+    """Number and durations in ns of the events that one noun counts, such as ``launch``.
 
     The duration of an op is its self time.
     """
@@ -79,7 +79,7 @@ class Spread:
 def tally(
     events: EventTable, windows: list[Window], rank: int | None, device: int | None
 ) -> dict[str, Spread]:
-    """Count the events of each noun in the given steps."""
+    """Count kernels, launches, matmuls and so on in the steps, with their durations."""
     inside = in_steps(events, windows)
     lengths = _work_of_host(events, inside) if device is None else _work_of(events, inside, device)
     if device is not None:
@@ -104,7 +104,7 @@ def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
 
 
 def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
-    """Return which ops contain another op with the same noun."""
+    """Return for each op whether it contains an op with the same noun, such as another copy."""
     parent = events.rows_named("parent_id")
     noun_of_row = np.full(len(events), NONE, dtype=np.int64)
     noun_of_row[rows] = nouns
@@ -170,7 +170,7 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
     names, texts = events.texts("name")
     calls = np.full(len(rows), NONE, dtype=np.int64)
     code_of = {text: code for code, text in enumerate(texts)}
-    # Two codes per op: the code of the type (the end of its name), and the code of its whole name.
+    # Code of the op's type (``MatMul`` of ``lstm/MatMul:MatMul``), and code of its whole name.
     types = np.array([code_of.get(text.rpartition(":")[2], NONE) for text in (*op_texts, "")])
     own = np.array([code_of.get(text, NONE) for text in (*op_texts, "")])
     so_named = np.flatnonzero((ops[rows] >= 0) & (types[ops[rows]] == names[rows]))
@@ -206,7 +206,7 @@ def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
 
 
 def noun_of(category: str, family: str, name: str, on_device: bool) -> str | None:
-    """Return the noun for an op or kernel."""
+    """Return the noun that counts an op or kernel, such as ``product`` for a matmul."""
     # even in the optimizer, a copy is a copy
     if on_device and is_copy(name):
         return "memset" if "memset" in name.lower() else "copy"

@@ -52,7 +52,7 @@ _NOT_BY_COUNT = (
 _ROUGH = 10.0
 #: Larger ratios are shown without decimals.
 _WITHOUT_DECIMALS = 100
-#: Name of several waits of a device for its host together.
+#: Name of the bottleneck if several kinds of waits for the host count together.
 WAITS_FOR_HOST = "waiting for the host"
 #: Words for kinds of time whose name does not explain itself.
 _IN_WORDS = {
@@ -60,11 +60,11 @@ _IN_WORDS = {
     causes.RANGE: "time inside ranges in which no op was recorded",
     causes.RUNTIME: "runtime calls",
 }
-#: If other waits for the host take at least this share of the longest one, all together are the
-#: bottleneck. Chosen by hand.
+#: If other waits for the host take at least this share of the longest wait, all waits together are
+#: the bottleneck. Chosen by hand.
 _OTHER_WAITS = 0.1
-#: Waits with their own causes. The sentence names them from ``_THEN_SHARE`` of the step on. The
-#: share was chosen by hand.
+#: Kinds of waits that have their own causes. The verdict mentions those that take at least the
+#: share ``_THEN_SHARE`` of the step. The share was chosen by hand.
 _OWN_WAITS = (
     *(causes.INPUT, causes.SYNC, causes.COMPILE, causes.START),
     *(causes.COLLECTIVE, causes.QUEUE, causes.WAITING),
@@ -199,7 +199,7 @@ class Verdict:
 
     @property
     def _as_long(self) -> str:
-        """Return a clause on other kinds that take as long: ``, as much as matmul``."""
+        """Return a clause on other kinds of time that take as long: ``, as much as matmul``."""
         least_ns = (1 - _ALIKE) * self.bottleneck_ns
         waits = self.bottleneck == WAITS_FOR_HOST
         others = [
@@ -212,7 +212,7 @@ class Verdict:
 
     @property
     def _largest_saved(self) -> str:
-        """Return the clause that no other part of the step could be shortened more."""
+        """Return ``, the largest possible saving`` if no other fix saves more."""
         larger = {fix.name for fix in self.fixes if fix.worth_ns > self.bottleneck_ns}
         # TF32 saves time only by lowering the precision
         if larger - {tf32.name}:
@@ -222,7 +222,7 @@ class Verdict:
 
     @property
     def _is_largest(self) -> bool:
-        """Return whether no kind of time is longer."""
+        """Return whether no kind of time is longer than the bottleneck."""
         longest = max((d.slow_ns for d in self.where), default=0)
         return self.bottleneck_ns >= longest or self.kind == causes.START
 
@@ -283,7 +283,7 @@ def verdict_of(
 
     kinds = {row.name: row.kinds for row in TABLE}
 
-    # the fix for the cause first; then large, unknown and small gains
+    # first the fix of the cause, then fixes that save much, an unknown time, or little
     def order(fix: Advice) -> tuple[bool, int, bool, int]:
         unknown = fix.saves_ns is None and fix.gain_ns is None
         small = 2 if fix.worth_ns < NAMED_SHARE * whole_ns else 0
@@ -335,7 +335,7 @@ def _per(profile: StepProfile) -> str:
 
 
 def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
-    """Return the longest wait, or all waits together if the others are long, too."""
+    """Return ``waiting for the host`` if other waits are long, too, else the kind of time."""
     if named.slow.device is None:
         return named.kind
     others = sum(f.delta_ns for f in waits) - named.delta_ns
@@ -384,13 +384,14 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     return f"settings differ: {settings.listing(unlike)}" if unlike and not is_slower else ""
 
 
-#: A line of the script explains a bottleneck if it takes this share of its time. Chosen by hand.
+#: A line of the script explains a bottleneck if it takes this share of the bottleneck's time.
+#: Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: Kinds of time that a line of the script may explain. Calls that read a value of the device
 #: (``_ASKS``) explain only synchronisation.
 _HIDDEN_KINDS = (causes.PYTHON, causes.WAITING, causes.UNRECORDED, causes.INPUT)
 _ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
-#: What a call does, by its name; the first pattern that matches counts.
+#: (pattern for the name of a call, what the call does); the first pattern that matches counts.
 _ACTIVITIES = (
     (SLEEPS, "sleeps"),
     (re.compile(r"gc\.collect"), "runs the garbage collector"),

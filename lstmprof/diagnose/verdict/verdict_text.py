@@ -25,13 +25,14 @@ from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import WAITS_FOR_HOST, Verdict
 
-#: Chosen by hand: two verdicts, a heading and a footer fit into 25 lines.
+#: Largest number of lines of a verdict. Chosen by hand: two verdicts, a heading and a footer fit
+#: into 25 lines.
 MOST_LINES = 8
 #: Characters per line if the output has no known width.
 WIDTH = 100
 #: Width of a label with the spaces around it.
 INDENT = 9
-#: Numbers of fixes and of kinds of time that a verdict shows.
+#: A verdict shows at most this many fixes and kinds of time.
 _FIXES, _MOST_KINDS = 2, 6
 CERTAINTY_WORDS: dict[Level, str] = {
     "measured": "cause found in the profile",
@@ -42,14 +43,14 @@ CERTAINTY_WORDS: dict[Level, str] = {
 _LONG_NS = 1_000_000
 #: A long text may be cut before these characters.
 _CLAUSE_END = re.compile(r"[;:,] | and ")
-#: A bracket with the character before it, and the ellipsis of a shortened name.
+#: Matches a bracket with the character before it, or the ellipsis of a shortened name.
 _BRACKET = re.compile(r"[^()…]?\(|\)|…")
-#: Spaces at which no line is broken (within an item of a list, before a unit), and what replaces
-#: them meanwhile.
+#: Spaces at which a line must not be broken: within an item of a list, or before a unit.
+#: ``_UNBROKEN`` replaces them while a text is wrapped.
 _WITHIN_ITEM = re.compile(r"(?<![,:]) ")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
 _UNBROKEN = "\N{NO-BREAK SPACE}"
-#: The baseline's number behind a count, which short texts omit.
+#: Matches the baseline's number after a count, `` (baseline: 61)``, which short texts omit.
 _BASELINE = re.compile(r" \(baseline: [^()]*\)|; baseline: [^()]*(?=\))")
 
 
@@ -76,7 +77,7 @@ _Diagnosed = TypeVar("_Diagnosed", bound=Diagnosed)
 
 
 class Explained(Protocol):
-    """The fields of an explained kind of time that its text needs."""
+    """The fields of an ``Explained`` kind of time that its text needs."""
 
     @property
     def finding(self) -> Finding: ...
@@ -105,7 +106,7 @@ class Line:
         return f"  {self.label:{INDENT - 3}} "
 
     def shortened(self, names: Sequence[str]) -> tuple[str, str]:
-        """Return text and end with shortened kernel names."""
+        """Return ``text`` and ``end`` with kernel names shortened."""
         return with_short_names(self.text, names), with_short_names(self.end, names)
 
 
@@ -294,14 +295,14 @@ def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
 
 
 def where_heading(verdict: Verdict) -> str:
-    """Return what the numbers of the line "Where" mean."""
+    """Return what the numbers of the line "Where" mean: ``ms per step``."""
     if verdict.baseline is not None:
         return "difference from the baseline in ms"
     return f"ms {verdict.per}"
 
 
 def largest_kinds(verdict: Verdict) -> list[tuple[str, str, str]]:
-    """Return the largest kinds of time as (kind, its words, ms as text)."""
+    """Return the largest kinds of time as (kind, words for people, ms as text)."""
     least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
     large = [d for d in verdict.where if abs(d.delta_ns) >= least]
     large = sorted(large, key=lambda d: -abs(d.delta_ns))[:_MOST_KINDS]

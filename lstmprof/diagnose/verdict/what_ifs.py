@@ -27,7 +27,7 @@ from lstmprof.workloads import Workload
 GEMM_AT_ROOFLINE = "gemm at roofline"
 #: Words for changes whose name does not explain itself.
 _IN_WORDS = {GEMM_AT_ROOFLINE: "matmuls at their roofline time"}
-#: Forms of recurrent layers, by their name for users.
+#: Form of recurrent layers, as in the option ``--as`` → words for users.
 FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
 
@@ -59,7 +59,7 @@ class WhatIf:
 
     @property
     def error(self) -> Error | None:
-        """Return the measured error of such forecasts."""
+        """Return the error of forecasts of this form, measured in tests."""
         return None if self.form is None else ERRORS.get(self.form)
 
     @property
@@ -107,7 +107,7 @@ def what_ifs_of(
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
-    """Return the change that gives all recurrent layers another form."""
+    """Return the change that gives all recurrent layers another form, such as one layer op."""
     if form == "compiled":
         return compiled
     workload = workload_of(profile.info)

@@ -51,7 +51,7 @@ def launch_calls(events: EventTable) -> Ints:
 
 
 def direction(name: str) -> str | None:
-    """Return the direction of a copy, one of DIRECTIONS; CUDA arrays are device memory."""
+    """Return the direction of a copy (``HtoD``) from its name; CUDA arrays are device memory."""
     match = _LETTERS.search(name) or _WORDS.search(name)
     if match is None:
         return None
@@ -66,7 +66,7 @@ def is_copy(activity: str) -> bool:
 
 
 def host_memory(name: str) -> str | None:
-    """Return the kind of host memory that a copy's name shows, one of MEMORIES."""
+    """Return the kind of host memory in a copy's name: pinned, pageable or managed."""
     match = _MEMORY.search(name)
     return match.group(1).lower() if match else None
 
@@ -75,9 +75,10 @@ def host_memory(name: str) -> str | None:
 class Coverage:
     """How many activities of a profile are linked to their launches and ops.
 
-    ``launched`` activities have a launch, ``issued`` ones a known op. ``unanswered`` launches have
-    no activity. Activities lack launches in trimmed profiles or without host events; launches lack
-    activities if the profiler did not record the kernels.
+    ``launched`` counts activities with a launch, ``issued`` those with a known op, and
+    ``unanswered`` the kernel launches without an activity. Activities lack launches in trimmed
+    profiles or without host events; launches lack activities if the profiler did not record the
+    kernels.
     """
 
     activities: int
@@ -88,7 +89,7 @@ class Coverage:
 
 
 class ActivityCounts:
-    """Whether each event launched no, one or several activities."""
+    """Tells for each event whether it launched no, one or several activities."""
 
     def __init__(self, rows: int) -> None:
         self._count = np.zeros(rows, dtype=np.uint8)
@@ -102,7 +103,7 @@ class ActivityCounts:
         return activity_counts
 
     def add(self, launches: Ints) -> None:
-        """Count more activities by the rows of their launches."""
+        """Add activities; ``launches`` are the rows of the calls that launched them."""
         launches = np.sort(launches[launches != NONE])
         several = np.append(False, launches[1:] == launches[:-1])[: len(launches)]
         several |= self._count[launches] > 0
@@ -129,7 +130,7 @@ def coverage(events: EventTable) -> Coverage:
 
 
 def _covered(events: EventTable, activity_counts: ActivityCounts) -> tuple[int, int, int, int, int]:
-    """Count one part of the table, in the order of the fields of ``Coverage``."""
+    """Count activities and launches of a part of the table, in the order of ``Coverage``."""
     activity = events.is_kind(*ACTIVITY_KINDS)
     launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
     named = events.texts("op_name")[0] != NONE

@@ -44,11 +44,12 @@ _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
 #: Categories that become ``optimizer`` in the optimizer's phase; matmuls and collectives do not.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
-#: A kernel name that shows one of these wins over an ``op_name`` that ends in a layout op.
+#: If a kernel's name shows one of these categories, it wins over an ``op_name`` that ends in a
+#: layout op.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
-#: Type of rule numbers, small because each of millions of rows has one.
+#: Type of the numbers of rules; it is small, because each of millions of rows has such a number.
 _RULE = np.int16
 _NUMBER = {rule: number for number, rule in enumerate(RULES)}
 #: Rule number -> index into CATEGORIES; the last entry is for ``NONE``.
@@ -63,7 +64,7 @@ _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
-    """Fill ``category``, ``family`` and ``rule``.
+    """Fill the columns ``category``, ``family`` and ``rule``.
 
     A name scope ``optimizer`` counts as the optimizer's phase only in profiles that lstmprof
     ``captured``: users choose other names as they like.
@@ -84,7 +85,7 @@ def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:
 
 
 def _rules(events: EventTable, captured: bool) -> Codes:
-    """Return the number of the rule that decides each event's category."""
+    """Return for each event the number of the rule that decides its category."""
     links = _Links(events)
     op_rules = _op_rules(events, links)
     in_library = op_rules == _NUMBER[LIBRARY_OP]
@@ -107,7 +108,7 @@ def _rules(events: EventTable, captured: bool) -> Codes:
 
 
 class _Links:
-    """The links ``parent_id`` and ``op_id`` as row numbers."""
+    """The parent and the op of each event, as row numbers."""
 
     def __init__(self, events: EventTable) -> None:
         self.parent = small(events.rows_named("parent_id"))
@@ -115,7 +116,7 @@ class _Links:
 
 
 def _op_rules(events: EventTable, links: _Links) -> Codes:
-    """Return each op's own rule; ``NONE`` for ops that only call others."""
+    """Return the rule of each op; ``NONE`` for an op that only calls other ops."""
     is_op = events.is_kind("op")
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
@@ -135,9 +136,10 @@ def _op_rule(name: str) -> int:
 
 
 def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
-    """Return whether each copy changes the element type.
+    """Return whether each copy is a cast to another element type.
 
-    If the types are unknown, a copy inside ``aten::to`` counts: PyTorch's autocast calls that op.
+    If the types were not recorded, a copy inside ``aten::to`` counts as a cast, because PyTorch's
+    autocast calls that op.
     """
     recorded = events.mapped("dtypes", _types_differ, -1, _RULE)[copies]
     if (recorded >= 0).all():
@@ -150,7 +152,7 @@ def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
 
 @lru_cache(maxsize=4096)
 def _types_differ(dtypes: str) -> int:
-    """Return 1 if the first two types of a JSON list differ, 0 if equal, −1 if unknown."""
+    """Return 1 for ``["float","half"]``, 0 for equal types, −1 if a type is unknown."""
     types = [str(entry) for entry in recorded_inputs(dtypes)]
     if len(types) < 2:
         return -1
@@ -159,7 +161,7 @@ def _types_differ(dtypes: str) -> int:
 
 
 def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Codes) -> Codes:
-    """Return each kernel's rule, by the order in the module's docstring."""
+    """Choose each kernel's rule; the module's docstring gives the order of the sources."""
     known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
     in_layer = _around(links, recurrent, rows)
@@ -168,7 +170,7 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     by_kernel = events.mapped("name", _kernel_rule, _NUMBER[UNNAMED], _RULE, is_kernel)[rows]
     named = _named_rules(events)[rows]
     says_more = _is(by_kernel, *_SAYS_MORE) & (named != NONE) & _is(named, "layout")
-    # JAX's ``op_name`` ends in a fusion's last op, which may only move elements
+    # JAX's ``op_name`` names only the last op of a fusion, which may just move elements.
     rules = np.where((by_op != NONE) | says_more, by_op, named)
     rules = np.where((rules == NONE) | _copies_itself(by_kernel, rules), by_kernel, rules)
     rules = np.where(in_layer != NONE, in_layer, rules)
@@ -180,22 +182,23 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return the rule of each kernel's op, or else of the nearest op around it with a rule."""
+    """Return for each row the rule of its op, or of the nearest op around it that has one."""
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
-    """Return which kernels copy a tensor before or after their op.
+    """Return which kernels only copy a tensor, before or after the real work of their op.
 
-    A kernel that may be a cast or a copy does not count inside an op that is one.
+    An old kernel name (``ATEN_COPIES[-1]``) means a copy or a cast; inside a copy op or cast op,
+    this kernel is the real work.
     """
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
 
 
 def _named_rules(events: EventTable) -> Codes:
-    """Return the rule for each event's ``op_name``."""
+    """Return the rule that each event's ``op_name`` matches."""
     return events.mapped("op_name", _named_rule, NONE, _RULE)
 
 

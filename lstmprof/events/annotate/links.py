@@ -23,7 +23,8 @@ _PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=
 _AUTOGRAD = "autograd::engine::"
 #: Backward nodes; PyTorch's older profiler records them without the engine's op.
 _GRADIENT_NODE = re.compile(r"[A-Z]\w*Backward\d*|torch::autograd::\w+")
-#: MXNet's engine runs operators while Python is already in another phase, so their names decide.
+#: MXNet's engine runs operators while Python is already in another phase, so the names of operators
+#: show the phase.
 _MXNET_PHASES = (
     ("backward", re.compile(r"mxnet::_(?:backward_|grad_add$)")),
     ("optimizer", re.compile(r"mxnet::\w+_update(?:_phase[12])?$")),
@@ -33,7 +34,7 @@ _MXNET_PHASES = (
 
 
 def linked(events: EventTable) -> EventTable:
-    """Fill ``parent_id``, ``launch_id``, ``op_id`` and ``phase``."""
+    """Fill the columns ``parent_id``, ``launch_id``, ``op_id`` and ``phase``."""
     parent = small(parents(events))
     events = events.with_columns({"parent_id": _ids(events, parent)})
     launch = small(launches(events))
@@ -88,19 +89,22 @@ def launches(events: EventTable) -> Ints:
 
 
 def captured_by(events: EventTable) -> Ints:
-    """Return the call that was captured as each activity's CUDA graph node."""
+    """Return the launch that was captured as the CUDA graph node of each activity."""
     return _calls_with(events, events.ints("graph_node_id", UNKNOWN))
 
 
 def _calls_with(events: EventTable, number: Ints) -> Ints:
-    """Return each activity's earliest runtime call of its rank with an equal number."""
+    """Return each activity's runtime call: the earliest call of its rank with an equal number.
+
+    ``number`` is a correlation id or the number of a graph node.
+    """
     rank, pid = (events.ints(name, UNKNOWN) for name in ("rank", "pid"))
     has_number = number > 0  # profilers write 0 or −1 for an unknown id
     calls = np.flatnonzero(has_number & events.is_kind("runtime"))
     activities = has_number & events.is_kind(*ACTIVITY_KINDS)
     call = np.full(len(events), NONE, dtype=np.int64)
     calls = calls[longer_first(events.start_ns[calls], events.dur_ns[calls])]
-    # the numbers are unique only within a process
+    # Ids are unique only within a process.
     for rows, columns in (
         (np.flatnonzero(activities & (pid == UNKNOWN)), (rank, number)),
         (np.flatnonzero(activities & (pid != UNKNOWN)), (rank, pid, number)),
@@ -110,7 +114,7 @@ def _calls_with(events: EventTable, number: Ints) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the first of ``among`` with equal ``columns``."""
+    """For each of ``rows``, return the first of the rows ``among`` with equal ``columns``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     all_rows = np.concatenate([among, rows])
@@ -139,10 +143,10 @@ def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
 
 
 def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
-    """Return the first op with the external id of each activity without a launch."""
+    """Return for each activity without a launch the first op with its external id."""
     rank, external = (events.ints(name, UNKNOWN) for name in ("rank", "external_id"))
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
-    # some profilers write the correlation id as external id
+    # Some profilers write the correlation id as external id; such an id names no op.
     activity &= (external > 0) & (external != events.ints("correlation_id", UNKNOWN))
     rows = np.flatnonzero(activity)
     op = np.full(len(events), NONE, dtype=np.int64)
@@ -229,7 +233,10 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Return the innermost phase open on any thread of the rank when each host event began."""
+    """Return the innermost phase range that was open when each host event began.
+
+    Ranges of all threads of the rank count.
+    """
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)
@@ -255,8 +262,8 @@ def with_forwards(events: EventTable) -> EventTable:
 def forwards(events: EventTable) -> Ints:
     """Return the forward op whose gradient each backward op computes.
 
-    PyTorch's autograd numbers the nodes of its graph. A node's forward op is the last op of the
-    rank with its number that began before the backward op. Source: the ``fwdbwd`` flows of
+    PyTorch's autograd numbers the nodes of its graph. The forward op is the last op with the same
+    number in the same rank that began before the backward op. Source: the ``fwdbwd`` flows of
     torch/csrc/autograd/profiler_kineto.cpp.
     """
     number = events.ints("sequence_number", UNKNOWN)
@@ -265,7 +272,7 @@ def forwards(events: EventTable) -> Ints:
     forward = np.full(len(events), -1, dtype=np.int64)
     rows = np.flatnonzero(numbered)
     rank, start = events.ints("rank", UNKNOWN), events.start_ns
-    # at equal starts backward ops come first: a forward op must begin earlier
+    # At equal starts, put backward ops first: their forward op must have begun earlier.
     rows = rows[np.lexsort((~is_backward[rows], start[rows], number[rows], rank[rows]))]
     place = np.where(is_backward[rows], -1, np.arange(len(rows)))
     latest = np.maximum.accumulate(place) if len(rows) else place

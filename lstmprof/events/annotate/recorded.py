@@ -43,7 +43,7 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of some events, one entry per event.
+    """What counting reads, with one entry per event of a part of the table.
 
     ``row`` and ``launch`` are rows of the whole table, ``thread`` and ``stream`` numbers or −1, and
     ``flags`` has a mask per property, such as ``op`` or ``activity``.
@@ -67,13 +67,12 @@ class Columns:
 
 
 class _Numbers:
-    """Gives each tuple of keys one number, in all parts of a table."""
+    """Gives equal keys the same number in all parts of a table."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
 
     def of(self, *keys: Ints) -> Ints:
-        """Return the number of the keys at each position."""
         groups = Groups(*keys)
         things = zip(*(key[groups.first].tolist() for key in keys), strict=True)
         numbers = [self._numbers.setdefault(thing, len(self._numbers)) for thing in things]
@@ -127,7 +126,7 @@ class Reading:
         )
 
     def _within_runtime(self, events: EventTable, runtime: Flags) -> Flags:
-        """Return whether each event's parent is a runtime call, of this or an earlier part."""
+        """Return whether each event is directly inside a runtime call, even of an earlier part."""
         parent = events.rows_named("parent_id")
         local = parent - events.first_row
         in_part = (parent != NONE) & (local >= 0)
@@ -140,7 +139,6 @@ class Reading:
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """Return equal numbers for equal rank and ``columns``; ``NONE`` outside of ``rows``."""
         numbered = np.full(len(events), NONE, dtype=np.int64)
         keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns))
         numbered[rows] = numbers.of(*keys)
@@ -149,7 +147,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class _ProcessCounts:
-    """Counts of one process by field of ``Recorded``; ``busy_steps`` have an activity."""
+    """The counts of one process: ``counts`` has fields of ``Recorded`` as keys.
+
+    ``busy_steps`` are the steps with an activity.
+    """
 
     counts: dict[str, int]
     steps: set[int]
@@ -173,7 +174,7 @@ class Tally:
         self._overlaps = _Overlaps(processes)
 
     def add(self, columns: Columns, process: Ints) -> None:
-        """Count the events of the next part; ``process`` is each event's process."""
+        """Count the events of the next part; ``process`` has the number of each event's process."""
         activities = columns.where("activity")
         launchable = activities[~columns.flags["migration"][activities]]
         np.minimum.at(self._first_ns, process, columns.start)
@@ -207,7 +208,7 @@ class Tally:
         self._overlaps.add(columns, process, activities, self._activity_counts)
 
     def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return activities without a launch before the first with a launch on their stream."""
+        """Return activities without a launch before the first launched one of their stream."""
         stream, start = columns.stream[activities], columns.start[activities]
         stream = np.where(stream == NONE, process[activities], stream + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -253,7 +254,7 @@ def _counts(processes: Ints, count: int) -> Ints:
 
 
 class _Lost:
-    """Counts kernel launches without an activity: all, the first ones and the last ones."""
+    """Counts kernel launches without an activity: all, those at the beginning, those at the end."""
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
@@ -312,7 +313,7 @@ class _Lost:
         return inside
 
     def counts(self) -> list[dict[str, int]]:
-        """Return each process's counts by field of ``Recorded``."""
+        """Return the counts of each process, by field of ``Recorded``."""
         return [self._of_process(number) for number in range(self._processes)]
 
     def _of_process(self, number: int) -> dict[str, int]:
@@ -333,7 +334,7 @@ class _Lost:
 
 
 class _Starts:
-    """The number of launches per process, and their earliest start."""
+    """Counts the launches of each process, and finds their earliest start."""
 
     def __init__(self, processes: int) -> None:
         self.count = np.zeros(processes, dtype=np.int64)
@@ -388,7 +389,7 @@ class _Overlaps:
         self._latest_end = (stream[last], start[last], end[last], number[last])
 
     def counts(self) -> list[dict[str, int]]:
-        """Return each process's number of overlaps, and their ns."""
+        """Return (number of overlaps, ns of overlap) of each process."""
         pairs = zip(self._count.tolist(), self._ns.tolist(), strict=True)
         return [{"overlaps": count, "overlap_ns": ns} for count, ns in pairs]
 
@@ -480,7 +481,10 @@ def _count_process(columns: Columns) -> _ProcessCounts:
 
 
 def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
-    """Count one batch at a time, or the whole table if processes ran one after the other."""
+    """Count a table on disk, one batch at a time.
+
+    If processes ran one after the other, the whole table is loaded.
+    """
     # Imported here, because a stored run does not need the rules.
     from lstmprof.events.annotate.stored_annotation import deciding_events
 

@@ -22,7 +22,7 @@ COMPILED = "compiled"
 #: Stacks that match no rule, and stacks of a thread that waits for another. Neither is in the
 #: breakdown.
 UNKNOWN, WAITING = "unknown", "waiting"
-#: The part is the category of the op in the pattern's group ``op``.
+#: Stands for the category of the op that the pattern's group ``op`` names.
 BY_OP = "by op"
 
 #: Frameworks whose step is one call of a compiled function.
@@ -31,7 +31,7 @@ _ONE_CALL_FRAMEWORKS = ("tensorflow", "jax", "pytensor", "theano")
 
 @dataclass(frozen=True)
 class FrameRule:
-    """If a frame matches ``expression``, the stack belongs to ``part`` of the breakdown."""
+    """A stack with a frame that matches ``expression`` belongs to ``part`` of the breakdown."""
 
     part: str
     frameworks: tuple[str, ...]  # empty: for all frameworks
@@ -40,7 +40,7 @@ class FrameRule:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Return ``expression``, compiled on first use."""
+        """Return the compiled ``expression``."""
         return re.compile(self.expression)
 
 
@@ -49,13 +49,13 @@ def _rule(part: str, frameworks: str, pattern: str, reason: str) -> FrameRule:
 
 
 def _functor(part: str, functors: str, reason: str) -> FrameRule:
-    """Make a rule for TensorFlow's unary and binary kernels, by their functor."""
+    """Make a rule for TensorFlow's unary and binary kernels, by the name of their functor."""
     pattern = rf"^tensorflow::(?:Simple)?(?:Unary|Binary)\w*Op<.*functor::(?:{functors})"
     return _rule(part, "tensorflow", pattern, reason)
 
 
 def _kernel(part: str, classes: str, reason: str) -> FrameRule:
-    """Make a rule for TensorFlow's kernels, by their class, named like the op's type."""
+    """Make a rule for TensorFlow's kernels, by the name of their class."""
     pattern = rf"^tensorflow::(?:\(anonymous namespace\)::)?(?:{classes})(?:<.*>)?::Compute\b"
     return _rule(part, "tensorflow", pattern, reason)
 
@@ -111,7 +111,7 @@ FRAME_RULES: tuple[FrameRule, ...] = (
     _rule("layout", "jax", r"\bxla::cpu::CopyThunk::", "XLA's copy"),
     _rule("reduction", "jax", r"\bxla::cpu::(?:Sort|TopK)Thunk::", "XLA's sort"),
     _rule(COMPILED, "jax", r"\bxla::cpu::(?:internal::)?Kernel(?:Thunk)?\b", "XLA's fusion"),
-    # Routines, for stacks that do not reach their op.
+    # Routines of libraries, for stacks that do not reach up to the op.
     _rule("rnn", "", r"jit_\w*(?:lstm|rnn|gru)|\bdnnl::\w*.*(?:rnn|lstm|gru)", "oneDNN's layer"),
     _rule(
         "gemm",
@@ -162,7 +162,8 @@ FRAME_RULES: tuple[FrameRule, ...] = (
 GARBAGE_COLLECTOR = "garbage collector"
 _COLLECTS = re.compile(r"^(?:gc_collect_\w+|deduce_unreachable|_PyGC_\w+)\b")
 _PYTHON = re.compile(r"\.py:\d+\)$")
-#: The step function of a worker's loop; frames outside it are the worker's, not the network's.
+#: The step function of a worker's loop. Frames outside of it belong to the worker, not to the
+#: network.
 _STEP = re.compile(r"^(?:\w+\.)?step \(lstmprof/capture/worker/loops/\w+\.py:\d+\)$")
 _OPTIMIZER = re.compile(r"\(torch/optim/")
 #: Inside torch.optim these parts count as ``optimizer``, as in ``categories``.
@@ -174,7 +175,8 @@ _NO_RULE = "no rule matches a frame of the stack"
 class StackPart:
     """The part of the breakdown to which a stack belongs, and its Python line.
 
-    ``rule`` is the reason. ``line`` is the innermost Python frame, or ``GARBAGE_COLLECTOR``.
+    ``rule`` says why the stack belongs to this part. ``line`` is the innermost Python frame, or
+    ``GARBAGE_COLLECTOR``.
     """
 
     part: str
@@ -183,9 +185,9 @@ class StackPart:
 
 
 def within_step(frames: Sequence[str]) -> Sequence[str] | None:
-    """Return the frames from the step function inwards; None if Python ran outside of it.
+    """Return the frames from the step function inwards; None for Python outside of a step.
 
-    A framework's thread has no Python frame; all of its frames are returned.
+    A thread of the framework has no Python frame; then all frames are returned.
     """
     for place, frame in enumerate(frames):
         if _STEP.match(frame):
@@ -194,7 +196,7 @@ def within_step(frames: Sequence[str]) -> Sequence[str] | None:
 
 
 def part_of_stack(frames: Sequence[str], framework: str) -> StackPart:
-    """Return the part of the breakdown, and the Python line, of a stack."""
+    """Return the part of the breakdown to which a stack belongs, and its Python line."""
     line = next(filter(is_python, reversed(frames)), None)
     if any(_COLLECTS.match(frame) for frame in frames):
         line = GARBAGE_COLLECTOR

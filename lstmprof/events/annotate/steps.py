@@ -25,7 +25,7 @@ from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
 _MOST_NAMED = 8
-#: The number at the end of a marker's name; 18 digits fit into an int64.
+#: The number at the end of a step marker's name; 18 digits fit into an int64.
 _NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 
 
@@ -33,8 +33,8 @@ _NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 class Window:
     """The interval [start_ns, end_ns) of one step of one rank.
 
-    ``step`` is None without markers. ``thread`` ran the step. In ``framework_ranges`` only the
-    framework runs, so time between ops is dispatch, not Python.
+    ``step`` is None if the profile has no step markers. ``thread`` ran the step. In ranges named in
+    ``framework_ranges`` only the framework runs, so time between ops is dispatch, not Python.
     """
 
     rank: int | None
@@ -50,13 +50,13 @@ class Window:
 
 
 def median_step(windows: Iterable[Window]) -> Window:
-    """Return the window of median length, the shorter of two."""
+    """Return the window of median length; of two middle windows, the shorter."""
     by_length = sorted(windows, key=lambda window: window.length_ns)
     return by_length[(len(by_length) - 1) // 2]
 
 
 def with_markers(events: EventTable, pattern: str) -> EventTable:
-    """Make host ranges whose names match ``pattern`` the only steps.
+    """Make the host ranges whose names match ``pattern`` the steps, instead of others.
 
     Raises:
         UsageError: ``pattern`` is not a regular expression, or matches no range.
@@ -86,7 +86,7 @@ def _host_ranges(events: EventTable) -> Flags:
 
 
 def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
-    """Return the column ``kind`` with matching host ranges as the only steps."""
+    """Return the column ``kind``, in which only matching host ranges are steps."""
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
     kinds[events.where_name(expression.search) & _host_ranges(events)] = "step"
@@ -110,7 +110,7 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
-    """Return the outermost markers of the thread with the most markers, by time."""
+    """Return the outermost step markers, in order of time, of the thread with the most markers."""
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
@@ -130,7 +130,10 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return one window per marker; ``processes`` has (rows, markers) in order of time."""
+    """Return one window per step marker.
+
+    ``processes`` has (rows, step markers) of each process, in order of time.
+    """
     rows = [row for _, markers in processes for row in markers.tolist()]
     ends = [end for part, markers in processes for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -141,7 +144,7 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Return the end of each marker's step; ``rows`` are all events of the process.
+    """Return where the step of each marker ends; ``rows`` are all events of the process.
 
     In lstmprof's captures a step ends with its marker, elsewhere with the next marker's start.
     """
@@ -155,7 +158,7 @@ def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list
 
 
 def _numbers(names: list[str]) -> list[int]:
-    """Return the numbers in the names (``ProfilerStep#7``), or 0, 1 … if some are equal."""
+    """Return 7 for ``ProfilerStep#7``; if numbers are missing or equal, count from 0."""
     matches = [_NUMBER.search(name) for name in names]
     numbers = [int(n.group(1)) for n in matches if n]
     distinct = len(numbers) == len(names) == len(set(numbers))
@@ -179,7 +182,7 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """Count the numbered steps of each rank."""
+    """Return how many steps each rank has; a window without a marker is no step."""
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )
@@ -187,7 +190,7 @@ def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
 
 
 def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
-    """Fill ``step`` with the step in which the event, or its launch, began."""
+    """Fill ``step`` with the step in which the event began, or in which its launch began."""
     at = events.start_ns.copy()
     launch = events.rows_named("launch_id")
     has_launch = np.flatnonzero(launch >= 0)
@@ -213,9 +216,9 @@ def bounds_of(step_windows: Iterable[Window]) -> tuple[Ints, Ints]:
 
 
 def windows_at(at_ns: Ints, step_windows: Sequence[Window]) -> Ints:
-    """Return the window of one rank that contains each time, or −1.
+    """Return the number of the window that contains each time, or −1.
 
-    The window that starts later counts if two contain the time.
+    The windows are those of one rank. If two contain a time, the window that starts later counts.
     """
     starts, ends = bounds_of(step_windows)
     order = np.argsort(starts, kind="stable")

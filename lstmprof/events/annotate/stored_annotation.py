@@ -65,15 +65,15 @@ def deciding_events(events: StoredEvents) -> EventTable:
 
 
 def _first_of_each(keys: Ints) -> Ints:
-    """Return where each key first occurs; keys are numbered from 0."""
+    """Return the first position of each key: keys [0, 1, 0] -> [0, 1]."""
     first = np.empty(int(keys.max(initial=-1)) + 1, dtype=np.int64)
-    # reversed, so that the first position is written last and stays
+    # reversed, so that each key's first position is written last, and stays
     first[keys[::-1]] = np.arange(len(keys))[::-1]
     return first
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
-    """Return where each key has its latest end."""
+    """Return for each key the position with its latest end; keys are numbered from 0."""
     latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
     np.maximum.at(latest, keys, end_ns)
     last = np.flatnonzero(end_ns == latest[keys])
@@ -81,7 +81,7 @@ def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
 
 
 class Partitions:
-    """Rows of int64 columns on disk, in numbered files of a new folder."""
+    """Rows of integers on disk, divided into numbered files of a new folder."""
 
     def __init__(self, path: Path, width: int) -> None:
         with room_in(path.parent):
@@ -90,7 +90,7 @@ class Partitions:
         self.numbers: set[int] = set()
 
     def add(self, numbers: Ints, *columns: Ints) -> None:
-        """Append rows to the files with these numbers; the rows of a file keep their order."""
+        """Append each row to the file with its number; the rows of a file keep their order."""
         if not len(numbers):
             return
         order = np.argsort(numbers, kind="stable")
@@ -103,18 +103,18 @@ class Partitions:
         self.numbers.update(distinct.tolist())
 
     def columns(self, number: int) -> list[Ints]:
-        """Return the columns of one file."""
+        """Return the columns of file ``number``."""
         if number not in self.numbers:
             return [np.empty(0, dtype=np.int64) for _ in range(self._width)]
         rows = np.fromfile(self._path / str(number), dtype=np.int64).reshape(-1, self._width)
         return list(np.ascontiguousarray(rows.T))
 
 
-#: Events with neighbouring ids are written to one file, this many at a time.
+#: So many events with neighbouring ids are written to the same file.
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
-#: Columns that the derived columns depend on, without columns that only joins need.
+#: Columns from which the derived columns are computed, without those that only joins need.
 _SOURCE_COLUMNS = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
     *("correlation_id", "external_id", "op_name", "dtypes"),
@@ -132,15 +132,16 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
         local = categorised(linked(piece.events), captured=captured)
         derived.add(piece, with_steps(local, step_windows))
         pa.default_memory_pool().release_unused()  # Arrow keeps freed memory unless asked
-    # the derived columns do not change the deciding events
+    # The derived columns do not change which events decide where steps begin and end.
     return events.overlaid(derived.files(joined.forward)).keeping(deciding_events, deciding)
 
 
 class _Joined:
-    """Finds events whose launch, op or forward op is in another batch, with a file per batch.
+    """Finds events whose launch, op or forward op is in another batch.
 
-    ``guests`` are activities of other batches, ``leavers`` are activities of this batch that are
-    guests elsewhere, ``forward`` has pairs (backward op, forward op).
+    ``guests`` of a batch are activities of other batches, ``leavers`` are its own activities that
+    are guests elsewhere, ``forward`` has pairs (backward op, forward op). All have a file per
+    batch.
     """
 
     def __init__(self, events: StoredEvents) -> None:
@@ -185,7 +186,7 @@ class _Joined:
         self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
-        """Store the ops with an autograd number; return whether one is a backward op."""
+        """Store the ops with an autograd number; return whether a backward op is among them."""
         number = part.ints("sequence_number", UNKNOWN)
         thread = part.ints("forward_thread", 0)
         rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
@@ -221,7 +222,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Record ``rows`` as guests in the batches of ``to_rows``, their launches or ops."""
+        """Make activities ``rows`` guests in the batches of their launches or ops, ``to_rows``."""
         own, target = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != target
         self.leavers.add(own[moves], rows[moves])
@@ -247,7 +248,7 @@ _JOIN_COLUMNS = (
 def _table(
     row: Ints, kind: Ints, rank: Ints, start_ns: Ints | None = None, **columns: Ints
 ) -> EventTable:
-    """Make an events table for joins; ``UNKNOWN`` becomes null."""
+    """Make an events table with only the columns for joins; ``UNKNOWN`` becomes null."""
     kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
     nulls = pa.nulls(len(row), pa.int64())
     times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
@@ -259,9 +260,9 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """A batch with its guests, and with earlier events that still run.
+    """A batch with earlier events that still run, and with guests (activities of other batches).
 
-    ``rows`` are the events' rows in the whole table.
+    ``rows`` are the row numbers of these events in the whole table.
     """
 
     number: int
@@ -298,7 +299,7 @@ def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
 
 
 class _Derived:
-    """Stores derived columns, in a file per batch and a file for its guests."""
+    """Stores derived columns in files: of each batch, and of its guests from other batches."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
@@ -307,7 +308,6 @@ class _Derived:
         self._texts: dict[str, list[str]] = {}
 
     def add(self, piece: _Piece, derived: EventTable) -> None:
-        """Store the derived columns of a batch and its guests."""
         batch = self._events.batches[piece.number]
         values = [self._values(derived, name, piece.rows) for name in _DERIVED]
         is_own = (piece.rows >= batch.first) & (piece.rows < batch.first + batch.rows)

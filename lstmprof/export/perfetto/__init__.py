@@ -309,7 +309,7 @@ class _PartInterval:
     end_ns: int
 
     def goes_on(self, next_: _PartInterval) -> bool:
-        """Return whether the next interval only continues this one."""
+        """Return whether the next interval continues this one: same step, part and event."""
         return self.end_ns == next_.start_ns and (self.window, self.label, self.event) == (
             next_.window,
             next_.label,

@@ -34,7 +34,7 @@ _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _CLEARED, _NEEDS_STATE = 1, 2
 #: Values of BuiltinClock.
 _REALTIME, _BOOTTIME = 1, 6
-#: Value of TrackDescriptor.ChildTracksOrdering: child tracks are sorted by their own numbers.
+#: Value of TrackDescriptor.ChildTracksOrdering: child tracks are sorted by ``sibling_order_rank``.
 _EXPLICIT = 3
 
 
@@ -259,7 +259,7 @@ class Tracks:
         *,
         alone: bool = True,
     ) -> None:
-        # other runs in the trace may have the same ranks
+        # name the run, because other runs in the trace may have the same ranks
         self._run_prefix = "" if alone else f"{name}, "
         self._packets, self._info, self._name, self._main = packets, info, name, main_pids
         self._processes: dict[tuple[int | None, int | None], tuple[int, int]] = {}

@@ -62,8 +62,8 @@ _EMITTED = re.compile(
     r"(?:seq = (?P<seq>\d+))?(?:(?:^|, )op_id = (?P<op_id>\d{1,18}))?"
     r"(?:(?:^|, )sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[.*\])?"
 )
-#: emit_nvtx's texts in RE2's syntax. Texts that differ only in ``seq`` and ``op_id`` give
-#: the same range, except for the op's id.
+#: Pattern of emit_nvtx's texts, in the syntax of RE2. Texts that differ only in ``seq`` and
+#: ``op_id`` give the same range, except for the op's id.
 EMITTED = (
     r"^(?P<head>[^,{][^,]*)(?P<seq>, seq = [0-9]+)?(?P<op_id>, op_id = [0-9]{1,18})?"
     r"(?P<sizes>, sizes = \[[\[\]0-9, -]*\])?(?:, input_op_ids = \[.*\])?$"
@@ -112,7 +112,8 @@ def _calls(listed: str, prefix: str) -> dict[int, str]:
     return {int(n): prefix + name for n, name in zip(words[::2], words[1::2], strict=True)}
 
 
-#: Callback id -> name, for launches, copies, waits, allocations and other frequent calls.
+#: Callback id -> name of the CUDA call, for launches, copies, waits, allocations and other frequent
+#: calls.
 RUNTIME_CALLS = _calls(_RUNTIME_CALLS, "cuda")
 DRIVER_CALLS = _calls(_DRIVER_CALLS, "cu")
 

@@ -235,7 +235,7 @@ _UNNAMED = "unnamed"
 
 
 def events_of(database: Database, devices: Devices) -> CudaEvents:
-    """Collect all events of an export, with one device number per GPU."""
+    """Collect all events of an export; each GPU has one device number in all processes."""
     strings = database.strings("StringIds", "id", "value")
     contexts, nodes = Contexts(), GraphNodes(database)
     busy = map(nodes.originals, map(contexts.noted, _activities(database, strings)))

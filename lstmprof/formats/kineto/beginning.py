@@ -208,8 +208,8 @@ MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
 _MOST_UNREADABLE = 0.1
 #: Categories of device activities and of the runtime calls that start them.
 _DEVICE_CATEGORIES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: The second step marker is searched in the earliest samples: first in the smallest share of them,
-#: then in larger ones.
+#: The marker of the second step is searched in the earliest samples: first in the smallest of these
+#: shares of all samples, then in larger shares.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 

@@ -282,7 +282,7 @@ def _by_field(struct: type[msgspec.Struct], values: Sequence[Any]) -> dict[str, 
 
 
 def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
-    """Convert to an array if all values are int64."""
+    """Convert values to an array if all are int64, or else return them unchanged."""
     if values.count(ABSENT) == len(values):
         return np.full(len(values), ABSENT)
     try:

@@ -50,9 +50,10 @@ PIECE_BYTES = 2**23
 SPOOLED_BYTES = 2**26
 #: Several processes read files of at least this unpacked size. They start too slowly for less.
 SHARED_BYTES = 2**27
-#: More workers are no faster: one process unpacks the file for all. Each takes 130 MB of memory.
+#: More workers are no faster, because one process unpacks the file for all. Each worker takes 130
+#: MB of memory.
 MOST_WORKERS = 4
-#: Largest text in bytes before the events, after them, and of a piece. Kineto writes a few kB
+#: Largest text in bytes: before the events, after the events, or in a piece. Kineto writes a few kB
 #: before the events, or a few MB with environment variables.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16

@@ -153,7 +153,7 @@ _BEGIN, _END = 1, 2
 _INSTANT, _COUNTER = 3, 4
 #: Values of TracePacket.SequenceFlags.
 _CLEARED, _NEEDS_STATE = 1, 2
-#: Clocks with these numbers belong to one sequence.
+#: A clock with a number in this range belongs to a single sequence of packets.
 _FIRST_OWN_CLOCK, _LAST_OWN_CLOCK = 64, 127
 _DEEPEST = 16
 
@@ -348,7 +348,7 @@ class Slices:
                 self._clocks[number] = _Clock(clock.timestamp, ns, unit_ns)
 
     def _time(self, packet: Any, sequence: _Sequence) -> int | None:
-        """Return a packet's time in ns on the trace's clock; None without the packet's clock."""
+        """Return a packet's time on the trace's clock in ns; None if its own clock is unknown."""
         number = packet.clock_id or sequence.clock or BOOTTIME
         units: int = packet.timestamp
         if _FIRST_OWN_CLOCK <= number <= _LAST_OWN_CLOCK:

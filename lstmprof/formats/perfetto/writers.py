@@ -111,7 +111,7 @@ def facts(path: object, description: str) -> Facts:
 
 
 def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
-    """Convert keys from texts to device numbers."""
+    """Convert the keys of a JSON object, which are texts, to device numbers."""
     numbers = {rows.natural(key): value for key, value in by_text.items()}
     return {number: value for number, value in numbers.items() if number is not None}
 

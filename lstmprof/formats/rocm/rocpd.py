@@ -218,7 +218,7 @@ class Events:
         return nvtx_ranges({name: values[chosen] for name, values in ints.items()}, texts)
 
     def _region_text(self, name_id: int) -> str | None:
-        """Return the text of a range whose region is named by it (since 2026), else None."""
+        """Return a region's name, since 2026 the text of its range; None for a ROCTx call."""
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
 

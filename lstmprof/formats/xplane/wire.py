@@ -35,7 +35,7 @@ _MOST_HEAD_BYTES = 12
 _MOST_LINE_FIELDS = 1000
 #: Limit for planes, lines and names of a file. A long job has about 100,000.
 _MOST_PARTS = 2**20
-#: Fields of an XStat that can have its value; 0 if none has it.
+#: Numbers of the XStat fields that can have the stat's value; ``NONE`` if no field has it.
 NONE, DOUBLE, UINT64, INT64, TEXT, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
 _LENGTH, _FIXED = 2, 1
 #: Tags of an XEvent.

@@ -32,7 +32,7 @@ KINDS = {"i2h_w": "weight_ih", "gates_t_w": "weight_hh", "i2h_b": "bias", "gates
 
 
 class Network:
-    """The network's model; ``outputs`` is a blob, Caffe2's tensor."""
+    """The network as a Caffe2 model; ``outputs`` is its output blob (tensor)."""
 
     def __init__(self, workload: Workload) -> None:
         core.GlobalInit(["caffe2", "--caffe2_log_level=2"])
@@ -85,7 +85,7 @@ def build(workload: Workload) -> Network:
 
 
 def _shared_names(module: Network) -> Dict[str, Any]:
-    """Map Caffe2's names of parameters to framework-independent names; second biases have none."""
+    """Map Caffe2's names to common names: ``l0/i2h_w`` -> ``weight_ih_l0``."""
     names: Dict[str, Any] = {"head_w": "head"} if module.workload.head else {}
     for layer in range(module.workload.layers):
         for own, kind in KINDS.items():

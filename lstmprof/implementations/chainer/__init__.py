@@ -41,7 +41,7 @@ def parameters(module: Any) -> Dict[str, Any]:
 
 
 def end_names(module: Ends) -> Dict[str, str]:
-    """Map Chainer's names of embedding and head to framework-independent names."""
+    """Map Chainer's names to common names: ``/embedding/W`` -> ``embedding``."""
     names = {"/embedding/W": "embedding", "/head/W": "head"}
     return {own: shared for own, shared in names.items() if own in parameters(module)}
 
@@ -55,7 +55,7 @@ def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
 
 
 def last(outputs: Any, lengths: Optional[Any]) -> Any:
-    """Return the outputs at each sequence's last time step; they are (time, batch, width)."""
+    """Return the last output of each sequence: (time, batch, width) -> (batch, width)."""
     if lengths is None:
         return outputs[-1]
     return F.get_item(outputs, (lengths - 1, np.arange(len(lengths))))

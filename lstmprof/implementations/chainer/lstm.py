@@ -48,7 +48,7 @@ class Network(ends.Ends):
             )
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
+        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
         steps = list(F.separate(self.embedded(inputs)) if self.embedding is not None else inputs)
         masks = None if lengths is None else _masks(len(steps), lengths)
         for first in range(0, len(self.cells), len(self.suffixes)):
@@ -88,7 +88,7 @@ def build(workload: Workload) -> Network:
 
 
 def _shared_names(module: Network) -> Dict[str, str]:
-    """Map Chainer's names of the cells' parameters to framework-independent names."""
+    """Map Chainer's names to common names: ``/cells/0/upward/W`` -> ``weight_ih_l0``."""
     names = {}
     for number in range(len(module.cells)):
         layer, direction = divmod(number, len(module.suffixes))
@@ -99,7 +99,7 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
-    """Reorder gates, and put the gates of a unit together (``interleave``) or apart."""
+    """Reorder gates, and regroup rows: from gates to units (``interleave``), or back."""
     rest = rows.shape[1:]
     if interleave:
         gates = rows.reshape((4, -1, *rest))[list(places)]

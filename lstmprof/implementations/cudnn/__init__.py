@@ -141,7 +141,7 @@ class Cudnn(Library):
         return int(pointer.value or 0)
 
     def tensor(self, shape: Sequence[int]) -> int:
-        """Describe a contiguous float32 tensor."""
+        """Return a descriptor of a contiguous float32 tensor."""
         strides = [1]
         for length in reversed(shape[1:]):
             strides.insert(0, strides[0] * length)
@@ -175,7 +175,7 @@ class Cudnn(Library):
         return size
 
     def read_size(self, name: str, parameter: str, arguments: Mapping[str, Any]) -> int:
-        """Call a function that writes a size in bytes."""
+        """Call a function that writes a size in bytes; return the size."""
         size = ctypes.c_size_t()
         self.bound(name, dict(arguments, **{parameter: ctypes.byref(size)}))()
         return size.value
@@ -192,7 +192,7 @@ def scalar(value: float) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where cuDNN's weight buffer holds some rows of a weight."""
+    """Where some rows of a weight are in cuDNN's weight buffer."""
 
     name: str
     rows: slice
@@ -201,12 +201,12 @@ class Place:
 
     @property
     def numbers(self) -> slice:
-        """Return the slice of the weight buffer."""
+        """Return the slice of the weight buffer that contains these rows."""
         return slice(self.start, self.start + self.size)
 
 
 def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
-    """Describe the recurrent layers: standard algorithm, no dropout."""
+    """Return a descriptor of the recurrent layers: standard algorithm, no dropout."""
     dropout = cudnn.created("DropoutDescriptor")
     cudnn.call(
         "cudnnSetDropoutDescriptor",
@@ -240,7 +240,7 @@ def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
 
 
 def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
-    """Describe data (time, batch, width) of full-length sequences."""
+    """Return a descriptor of data (time, batch, width) with full-length sequences."""
     descriptor = cudnn.created("RNNDataDescriptor")
     cudnn.call(
         "cudnnSetRNNDataDescriptor",
@@ -257,13 +257,13 @@ def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
 
 
 def places(cudnn: Cudnn, handle: int, rnn: int, w: Workload, space: Buffer) -> List[Place]:
-    """Return where cuDNN holds each gate of each weight, except its second biases."""
+    """Return where each gate of each weight is in cuDNN's weight buffer, except second biases."""
     seeker = _Seeker(cudnn, handle, rnn, space)
     return [place for slot in _slots(w) for place in seeker.places(w, *slot)]
 
 
 def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
-    """Yield (cuDNN's layer number, suffix of the weights' names, input width) per direction."""
+    """Yield (cuDNN's layer number, suffix of weights' names, input width): ``(0, "_l0", 123)`` …"""
     for layer in range(w.layers):
         inputs = w.directions * w.hidden if layer else w.features
         for direction, suffix in enumerate(("", "_reverse")[: w.directions]):
@@ -271,7 +271,7 @@ def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
 
 
 class _Seeker:
-    """Asks cuDNN where the weights of a layer are."""
+    """Finds where weights are in cuDNN's weight buffer, by cudnnGetRNNWeightParams."""
 
     def __init__(self, cudnn: Cudnn, handle: int, rnn: int, space: Buffer) -> None:
         self.cudnn, self.space = cudnn, space
@@ -285,7 +285,7 @@ class _Seeker:
         }
 
     def places(self, w: Workload, pseudo: int, suffix: str, inputs: int) -> Iterator[Place]:
-        """Yield where W, b_W and R of each gate are."""
+        """Yield where W, b_W and R of each gate are in the weight buffer."""
         gates = GATES[w.cell]
         for gate in range(gates):
             rows = slice(gate * w.hidden, (gate + 1) * w.hidden)
@@ -298,7 +298,7 @@ class _Seeker:
     def linear_layer(
         self, pseudo: int, number: int, hidden: int, inputs: int
     ) -> Tuple[Tuple[int, int], Tuple[int, int]]:
-        """Return (start, size) of one gate's matrix and of its bias, in floats."""
+        """Return (start, size) of one gate's matrix and bias in the weight buffer, in floats."""
         matrix, bias = ctypes.c_void_p(), ctypes.c_void_p()
         self.cudnn.call(
             "cudnnGetRNNWeightParams",

@@ -23,7 +23,7 @@ Call = Callable[[], None]
 #: cuDNN 9, and the wheels that contain it.
 CUDNN = ("libcudnn.so.9", "nvidia-cudnn-cu12 (or -cu13)")
 
-#: C types of parameters in ``Library.prototypes``; no letter is a pointer or a descriptor.
+#: Letter in ``Library.prototypes`` -> C type; no letter means a pointer or a descriptor.
 TYPES = {
     "": ctypes.c_void_p,
     "i": ctypes.c_int,  # also enums
@@ -67,14 +67,15 @@ def loaded(name: str, package: str) -> ctypes.CDLL:
 class Library:
     """A C library whose functions return a status, 0 for success.
 
-    ``prototypes`` gives the parameters of each function: ``name`` or ``name:letter``.
+    ``prototypes`` has the parameters of each function, ``name`` or ``name:letter``; the letter is
+    the C type in ``TYPES``.
     """
 
     prototypes: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, library: Any) -> None:
         self.library = library
-        #: Wraps calls in a context manager while profiling.
+        #: While profiling: function's name -> context manager around its calls.
         self.observer: Optional[Callable[[str], ContextManager[Any]]] = None
         for name, parameters in self.prototypes.items():
             if not hasattr(library, name):

@@ -117,7 +117,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, [time,] classes) of inputs (batch, time, features), or tokens."""
+    """Return outputs (batch, [time,] classes); inputs are (batch, time, features) or tokens."""
     leaves = [arrays[path] for path in module.arrays]
     layers = jax.tree_util.tree_unflatten(module.structure, leaves)
     return jax.vmap(layers)(inputs) if lengths is None else jax.vmap(layers)(inputs, lengths)

@@ -45,7 +45,7 @@ class Layers(linen.Module):  # type: ignore[misc]
 
     @linen.compact  # type: ignore[untyped-decorator, unused-ignore]
     def __call__(self, inputs: Any, lengths: Any = None) -> Any:
-        """Return outputs (batch, [time,] classes) of (batch, time, features), or tokens."""
+        """Return outputs (batch, [time,] classes); inputs are (batch, time, features) or tokens."""
         workload, steps = self.workload, inputs
         if workload.vocabulary:
             steps = linen.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -61,7 +61,7 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
-        """Return one layer; Bidirectional itself reverses its second layer."""
+        """Return the layer of one direction; ``Bidirectional`` reverses the second itself."""
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
@@ -73,7 +73,7 @@ def _masked(steps: Any, lengths: Any) -> Any:
 
 
 def _last(steps: Any, lengths: Any) -> Any:
-    """Return the outputs (batch, time, width) at each sequence's last time step."""
+    """Return the last output of each sequence: (batch, time, width) -> (batch, width)."""
     if lengths is None:
         return steps[:, -1]
     return steps[jnp.arange(steps.shape[0]), lengths - 1]
@@ -98,7 +98,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, [time,] classes) of inputs (batch, time, features), or tokens."""
+    """Return outputs (batch, [time,] classes); inputs are (batch, time, features) or tokens."""
     tree = {"params": traverse_util.unflatten_dict(arrays, sep="/")}
     return module.layers.apply(tree, inputs, lengths)
 
@@ -108,7 +108,7 @@ def parameters(module: Network) -> Dict[str, Any]:
 
 
 class Place(NamedTuple):
-    """Which gate of which weight a Flax parameter holds."""
+    """Which weight and gate a Flax parameter is: name of the weight, gate, number of gates."""
 
     shared: str
     gate: int = 0
@@ -120,7 +120,7 @@ _ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
 
 
 def _place(cell: str, path: str) -> Optional[Place]:
-    """Return which weight a parameter holds; None for GRU's second bias."""
+    """Return which weight a parameter is: ``l0/if/kernel`` -> ``Place("weight_ih_l0", 1, 4)``."""
     if path in _ENDS:
         return Place(_ENDS[path])
     slot, dense, kind = path.split("/")
@@ -132,7 +132,7 @@ def _place(cell: str, path: str) -> Optional[Place]:
 
 
 def _turned(path: str, array: Any) -> Any:
-    """Transpose to or from the framework-independent layout, except the embedding."""
+    """Transpose an array to or from the common layout; the embedding is equal in both."""
     return array if path == "embedding/embedding" else array.T
 
 

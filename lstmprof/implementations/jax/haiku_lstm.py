@@ -86,7 +86,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
-    """Return outputs ([time,] batch, classes) of inputs (time, batch, features), or tokens."""
+    """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
     tree: Dict[str, Dict[str, Any]] = {}
     for path, array in arrays.items():
         of, _, name = path.rpartition("/")
@@ -109,7 +109,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _shared(path: str) -> Tuple[str, ...]:
-    """Return the names of the weights that a parameter holds: two for a matrix."""
+    """Return common names of the weights in a parameter: ``l0/linear/b`` -> ``("bias_l0",)``."""
     slot, _, kind = path.split("/")
     if kind == "b":
         return ("bias_" + slot,)

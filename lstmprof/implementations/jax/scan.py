@@ -40,7 +40,7 @@ class Network:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """Transpose to or from the framework-independent layout, except the embedding."""
+    """Transpose an array to or from the common layout; the embedding is equal in both."""
     return array if name == "embedding" else array.T
 
 
@@ -49,7 +49,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Arrays, inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs ([time,] batch, classes) of inputs (time, batch, features), or tokens."""
+    """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
     steps = arrays["embedding"][inputs] if "embedding" in arrays else inputs
     masks = None if lengths is None else _masks(steps, lengths)
     for layer in range(module.layers):

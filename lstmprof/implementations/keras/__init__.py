@@ -40,7 +40,7 @@ class Network(own.Model):  # type: ignore[misc]
             self.head = keras.layers.Dense(workload.classes, use_bias=False)
 
     def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, [time,] classes) of (batch, time, features), or tokens."""
+        """Return outputs (batch, [time,] classes); inputs are (batch, time, features) or tokens."""
         outputs = inputs if self.embedding is None else self.embedding(inputs)
         mask = None
         if lengths is not None:
@@ -55,7 +55,7 @@ class Network(own.Model):  # type: ignore[misc]
 
 
 def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """Return a layer with Keras's options; SimpleRNN has none."""
+    """Return a recurrent layer with options such as ``use_cudnn``; SimpleRNN has no options."""
     if workload.cell == "rnn":
         options = {}
     layer = own.layer(workload, options)
@@ -76,7 +76,7 @@ def mixed_precision(precision: str) -> None:
 
 
 def built(workload: Workload, **options: Any) -> Network:
-    """Return a network whose layers have Keras's options."""
+    """Return a network whose layers have options of Keras, such as ``use_cudnn=False``."""
     module = Network(workload, options)
     place = (workload.batch, workload.time_steps)
     if workload.vocabulary:
@@ -104,7 +104,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def native(weight: Any, name: str, cell: str) -> Any:
-    """Convert a weight to Keras's layout."""
+    """Convert a weight from the common layout to Keras's layout."""
     if name == "embedding":
         return weight
     if name != "head":
@@ -115,7 +115,7 @@ def native(weight: Any, name: str, cell: str) -> Any:
 
 
 def from_native(array: Any, name: str, cell: str) -> Any:
-    """Convert a Keras parameter to the framework-independent layout."""
+    """Convert a Keras parameter to the common layout."""
     if name == "embedding":
         return array
     if name.startswith("bias") and cell == "gru":
@@ -124,7 +124,7 @@ def from_native(array: Any, name: str, cell: str) -> Any:
 
 
 def _shared_names(module: Network) -> Iterator[Tuple[Any, str]]:
-    """Yield every Keras variable with its framework-independent name."""
+    """Yield (Keras variable, common name), such as ``(kernel, "weight_ih_l0")``."""
     if module.embedding is not None:
         yield module.embedding.embeddings, "embedding"
     if module.head is not None:

@@ -30,7 +30,6 @@ class Model:
         return self.call(inputs, lengths)
 
     def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return the network's outputs; subclasses provide this."""
         raise NotImplementedError
 
     @property
@@ -69,14 +68,14 @@ def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
 
 
 def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
-    """Return the outputs (batch, time, width) at each sequence's last time step."""
+    """Return the last output of each sequence: (batch, time, width) -> (batch, width)."""
     batch, steps = workload.batch, workload.time_steps
     flat = backend.reshape(outputs, (batch * steps, workload.directions * workload.hidden))
     return backend.gather(flat, backend.arange(batch) * steps + lengths - 1)
 
 
 def make(module: Any, inputs: Any) -> None:
-    """Create the parameters by a call; in graph mode, later calls do so."""
+    """Create the parameters by a call; without eager execution, a later call does so."""
     if backend.backend() == "tensorflow":
         import tensorflow as tf
 

@@ -29,7 +29,7 @@ def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
 
 
 def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
-    """Return the outputs (batch, time, width) at each sequence's last time step."""
+    """Return the last output of each sequence: (batch, time, width) -> (batch, width)."""
     batch, steps, width = outputs.shape
     places = keras.ops.arange(batch) * steps + lengths - 1
     return keras.ops.take(keras.ops.reshape(outputs, (batch * steps, width)), places, axis=0)

@@ -42,7 +42,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any) -> Any:
-    """Return the symbol (batch, [time,] classes) of (batch, time, features), or tokens."""
+    """Return the outputs' symbol (batch, [time,] classes); inputs are (batch, time[, features])."""
     w, steps = module.workload, inputs
     if w.vocabulary:
         weight = mx.sym.Variable("embedding_weight")
@@ -79,7 +79,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _first(name: str) -> str:
-    """Return the framework-independent name of the bias beside MXNet's second bias."""
+    """Map a second bias to its first bias: ``l0_h2h_bias`` -> ``bias_l0``."""
     shared = shared_name(name.replace("h2h_bias", "i2h_bias"))
     assert shared is not None
     return shared

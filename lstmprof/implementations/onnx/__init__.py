@@ -111,8 +111,8 @@ class Graph:
 def forward(module: Network, graph: Graph) -> str:
     """Add the network's nodes to a graph; return the name of the outputs.
 
-    They are (batch, classes), or (time, batch, classes). The nodes read ``inputs`` (time, batch,
-    features), or tokens, and ``lengths`` (batch,) if lengths vary.
+    The outputs are (batch, classes), or (time, batch, classes). The nodes read ``inputs`` (time,
+    batch, features) or tokens (time, batch), and ``lengths`` (batch,) if lengths vary.
     """
     workload = module.workload
     for name, array in module.arrays.items():
@@ -147,7 +147,7 @@ def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
 
 
 def _last(workload: Workload, graph: Graph, steps: str) -> str:
-    """Add nodes that select each sequence's last step; return the name of (batch, width)."""
+    """Add nodes that select each sequence's last time step; return the name of their output."""
     if not workload.variable_length:
         last = graph.constant("last", np.array(-1, np.int64))
         return graph.node("Gather", FORWARD + "last", steps, last, axis=0)

@@ -47,12 +47,12 @@ class Network:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """Transpose to or from the framework-independent layout, except the embedding."""
+    """Transpose an array to or from the common layout; the embedding is equal in both."""
     return array if name == "embedding" else np.ascontiguousarray(array.T)
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
+    """Return symbolic outputs ([time,] batch, classes); inputs are (time, batch[, features])."""
     variables, tensor = module.variables, module.library.tensor
     steps = variables["embedding"][inputs] if "embedding" in variables else inputs
     masks = [] if lengths is None else [mask_of(tensor, steps, lengths)]

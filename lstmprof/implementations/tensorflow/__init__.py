@@ -57,7 +57,7 @@ class Ends(tf.Module):  # type: ignore[misc]
             self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
+        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
         lengths = None if lengths is None else tf.cast(lengths, tf.int32)
         if self.embedding is not None:
             inputs = tf.nn.embedding_lookup(self.embedding, inputs)

@@ -46,7 +46,7 @@ class Network(Ends):
         self.params = tf.Variable(tf.zeros([size]), name="params")
 
     def places(self) -> Iterator[Tuple[str, Tuple[int, ...]]]:
-        """Yield (common name, shape) of each part of cuDNN's buffer; a second bias has no name."""
+        """Yield (common name, shape) per weight in cuDNN's buffer; second biases have no name."""
         asked = self.workload
         suffixes = ("", "_reverse")[: asked.directions]
         slots = [(n, "_l{}{}".format(n, s)) for n in range(asked.layers) for s in suffixes]
@@ -80,7 +80,7 @@ def build(workload: Workload) -> Network:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Join the weights to cuDNN's buffer, which has the same gate order."""
+    """Concatenate the weights in cuDNN's buffer, which has the same gate order."""
     load_ends(module, weights)
     parts = [
         np.ravel(weights[name] if name else np.zeros(shape, np.float32))

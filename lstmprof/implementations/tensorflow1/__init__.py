@@ -28,7 +28,7 @@ class Ends:
         self.head: Any = None
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
+        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
         workload = self.workload
         if workload.vocabulary:
             self.embedding = _variable("embedding", (workload.vocabulary, workload.features))
@@ -56,7 +56,7 @@ def _variable(name: str, shape: Tuple[int, ...]) -> Any:
 
 
 def last(outputs: tf.Tensor, lengths: Optional[tf.Tensor], batch: int) -> tf.Tensor:
-    """Return the outputs (time, batch, width) at each sequence's last time step."""
+    """Return the last output of each sequence: (time, batch, width) -> (batch, width)."""
     if lengths is None:
         return outputs[-1]
     return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(batch)], 1))

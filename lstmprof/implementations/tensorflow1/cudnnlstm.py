@@ -74,7 +74,7 @@ class Network(Ends):
 
     @property
     def sizes(self) -> Tuple[str, int, int, int]:
-        """Return the first arguments of TensorFlow's converters."""
+        """Return the arguments with which both of TensorFlow's layout converters begin."""
         return MODE, self.workload.layers, self.workload.hidden, self.workload.features
 
 

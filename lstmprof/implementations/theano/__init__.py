@@ -22,7 +22,7 @@ def mask_of(inputs: Any, lengths: Any) -> Any:
 
 
 def last(outputs: Any, lengths: Any = None) -> Any:
-    """Return the outputs (batch, time, width) at each sequence's last time step."""
+    """Return the last output of each sequence: (batch, time, width) -> (batch, width)."""
     if lengths is None:
         return outputs[:, -1]
     return outputs[tt.arange(outputs.shape[0]), lengths - 1]

@@ -69,7 +69,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, [time,] classes) of (batch, time, features), or tokens."""
+    """Return symbolic outputs (batch, [time,] classes); inputs are (batch, time[, features])."""
     steps = inputs if module.embedding is None else module.embedding.call(inputs)
     mask = None if lengths is None else mask_of(steps, lengths)
     for layer, width in zip(module.recurrent, module.widths):  # noqa: B905
@@ -82,7 +82,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
-    """Yield (common name, name in this network, variable) of every parameter."""
+    """Yield (common name, own name, variable): ``("weight_ih_l0", "l0.kernel", …)``."""
     if module.embedding is not None:
         yield "embedding", "embedding.embeddings", module.embedding.embeddings
     if module.head is not None:

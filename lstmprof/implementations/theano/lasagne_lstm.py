@@ -81,7 +81,6 @@ class Network:
 
 
 def _recurrent(lasagne: Any, workload: Workload, width: int, backwards: bool) -> Any:
-    """Return one direction of one layer."""
     incoming = lasagne.layers.InputLayer((None, None, width))
     if workload.cell == "lstm":
         kind, options = lasagne.layers.LSTMLayer, {"peepholes": False}
@@ -98,7 +97,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, [time,] classes) of (batch, time, features), or tokens."""
+    """Return symbolic outputs (batch, [time,] classes); inputs are (batch, time[, features])."""
     steps = inputs if module.embedding is None else module.embedding.get_output_for(inputs)
     mask = [] if lengths is None else [mask_of(steps, lengths)]
     for number in range(module.layers):
@@ -117,7 +116,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
-    """Map each framework-independent name to (Lasagne's name, variable, gate) per gate."""
+    """Map ``weight_ih_l0`` to (``l0.W_in_to_ingate``, variable, gate) for each gate, and so on."""
     names: Dict[str, List[Tuple[str, Any, str]]] = {}
     for slot, layer in module.recurrent.items():
         for shared, own in (("weight_ih", "W_in_to_"), ("weight_hh", "W_hid_to_"), ("bias", "b_")):

@@ -103,14 +103,14 @@ def nothing() -> torch.nn.Module:
 
 
 def embedding(workload: Workload) -> torch.nn.Module:
-    """Return the embedding, or a module that changes nothing."""
+    """Return the embedding for tokens, or a module that returns its input."""
     if not workload.vocabulary:
         return nothing()
     return torch.nn.Embedding(workload.vocabulary, workload.features)
 
 
 def head(workload: Workload) -> torch.nn.Module:
-    """Return the output layer, or a module that changes nothing."""
+    """Return the output layer, or a module that returns its input if there is none."""
     if not workload.head:
         return nothing()
     width = workload.directions * workload.hidden
@@ -118,7 +118,7 @@ def head(workload: Workload) -> torch.nn.Module:
 
 
 def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor:
-    """Return the outputs (time, batch, width) at each sequence's last time step."""
+    """Return the last output of each sequence: (time, batch, width) -> (batch, width)."""
     if lengths is None:
         return outputs[-1]
     return outputs[lengths.to(outputs.device) - 1, torch.arange(outputs.shape[1])]

@@ -44,7 +44,7 @@ class Network(nn_lstm.Network):
         self.compiled: Any = None
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
+        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
         if self.compiled is None:
             self.compiled = self._compiled(inputs)
         return self.compiled(inputs)
@@ -91,7 +91,7 @@ def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
 
 
 def _tensors(argument: Any) -> List[Any]:
-    """Return the example tensors of a graph node or a list of nodes."""
+    """Return the example outputs of one or several graph nodes, which show shapes and dtypes."""
     nodes = argument if isinstance(argument, (list, tuple)) else [argument]
     return [node.meta["val"] for node in nodes]
 

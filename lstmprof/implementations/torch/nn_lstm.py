@@ -60,7 +60,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         self.head = layers.head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs ([time,] batch, classes) of (time, batch, features), or tokens."""
+        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
         inputs = self.embedding(inputs)
         if lengths is None:
             outputs, _ = self.lstm(inputs)
@@ -79,7 +79,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return outputs[:, longest_first.sort()[1]]
 
     def shared_names(self) -> layers.Names:
-        """Map PyTorch's names to framework-independent names; second biases have none."""
+        """Map PyTorch's names to common names: ``lstm.bias_ih_l0`` -> ``bias_l0``."""
         return {
             "lstm." + key: None if key.startswith("bias_hh") else key.replace("bias_ih", "bias")
             for key, _ in self.lstm.named_parameters()

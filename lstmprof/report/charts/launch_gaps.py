@@ -46,14 +46,14 @@ def _base(row: Row) -> str:
 
 
 def sentence(rows: Rows) -> str:
-    """Count the launches of kernels that are shorter than their gap."""
+    """Count the launches of kernels that are shorter than the gap before them."""
     calls = sum(row["count"] for row in rows)
     above = sum(row["count"] for row in rows if row["gap_p50_ns"] > row["dur_p50_ns"])
     if not above:
         return "No kernel's median duration is shorter than its median gap."
     return (
-        f"{above:,} of {calls:,} kernel launches ({percent(above / calls)}) are of kernels whose "
-        "median duration is shorter than the median gap before them: the points above the line."
+        f"{percent(above / calls)} of the kernel launches ({above:,} of {calls:,}) lie above the "
+        "line: the median gap before such a kernel is longer than its median duration."
     )
 
 

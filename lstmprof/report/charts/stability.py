@@ -37,12 +37,12 @@ def figures(report: Report) -> Iterator[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Name the run whose iterations vary most, by their middle half."""
+    """Name the run whose iterations vary most, by their interquartile range."""
     labels = sorted({row["label"] for row in rows})
     label = max(labels, key=lambda label: _middle_half(rows, label))
     most = " varies most" if len(labels) > 1 else ""
     half = percent(_middle_half(rows, label))
-    return f"{label}{most}: the middle half of its iterations varies by {half} of the median."
+    return f"{label}{most}: the interquartile range of its iterations is {half} of the median."
 
 
 def _middle_half(rows: Rows, label: str) -> float:

@@ -49,7 +49,7 @@ def sentence(rows: Rows) -> str:
     if least == most:
         return f"{first}."
     return (
-        f"{first}, {least} {growth[least]:.1f}×. If the times in a row are equal, fixed overhead "
+        f"{first}, {least} {growth[least]:,.1f}×. Equal times in a row show that fixed overhead "
         "dominates."
     )
 

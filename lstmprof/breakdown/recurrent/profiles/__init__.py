@@ -29,10 +29,10 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels or ops of one library, recognised by name.
+    """Kernels or ops of recurrent layers in one library, recognised by name.
 
-    Names show neither sizes nor where a call begins. ``a_cell``: each kernel or op computes one
-    cell.
+    Their names show neither sizes nor where a call of a layer begins. ``a_cell``: each kernel or op
+    computes one cell.
     """
 
     form: str
@@ -68,7 +68,10 @@ _BACKWARD = re.compile(r"(?i)_bp|backward")
 
 
 def named_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the recurrent work of each library as one call per step and device."""
+    """Yield calls of recurrent layers that only names of kernels or ops show.
+
+    There is one call per library, step and device.
+    """
     unlaunched = events.rows_named("op_id") == NONE  # else the op shows the layer
     for family in _FAMILIES:
         named = events.where_name(family.pattern.search)
@@ -79,7 +82,7 @@ def named_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
-    """Yield one call with all ``rows`` of a step and device."""
+    """Yield one call that consists of all ``rows``, unless all of them are backward work."""
     codes, texts = events.texts("name")
     names = [texts[code] for code in codes[rows].tolist()]
     back = np.array([bool(_BACKWARD.search(name)) for name in names])
@@ -119,7 +122,7 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     onnx_calls,
     named_calls,
 )
-#: Names in every profile with a recurrent layer; other profiles are not searched.
+#: Every profile with a recurrent layer has such a name; other profiles are not searched.
 _HINT = re.compile(r"lstm|gru|rnn|sigmoid|logistic|while|scan\{|theano|compiled", re.IGNORECASE)
 
 
@@ -139,7 +142,7 @@ def _calls_in(events: EventTable, rows: Ints | None) -> Iterator[Call]:
 
 
 def _placed(call: Call, rows: Ints) -> Call:
-    """Return ``call`` with row numbers of the whole table, not of a batch."""
+    """Convert the row numbers of ``call`` from a batch to the whole table."""
     forward, backward = (
         tuple(rows[list(places)].tolist()) for places in (call.rows, call.backward)
     )
@@ -147,7 +150,7 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Divide a profile into batches of whole steps, as rows; None means all rows."""
+    """Yield the rows of each batch of whole steps; None stands for all rows."""
     if len(events) <= CACHED_ROWS:
         yield None
         return

@@ -31,7 +31,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, KERAS_LAYER
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: Fewer cells in a step may belong to another network.
+#: If a step has fewer cells than this, it may run another kind of network.
 LEAST_CELLS = 3
 _PRODUCT = re.compile(r"jit\(_?(?:dot|dot_general|matmul|einsum|tensordot|inner)\)/dot_general")
 _TANH = re.compile(r"jit\(tanh\)/tanh")
@@ -51,7 +51,7 @@ class _Program:
 
 
 def jax_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the cells that JAX ran op by op, by step and size of the state."""
+    """Yield the recurrent calls that JAX ran op by op: one per step and size of the state."""
     kinds = events.is_kind("op", *ACTIVITY_KINDS)
     roles = np.where(kinds, events.mapped("op_name", _role, NONE), NONE)
     rows = np.flatnonzero(roles != NONE)
@@ -73,7 +73,7 @@ def _role(path: str) -> int:
 
 
 def _loops(events: EventTable, inputs: Inputs, programs: Sequence[_Program]) -> Iterator[Loop]:
-    """Yield the cells of a step, one loop per size of the state."""
+    """Yield one loop per size of the state, with all cells of this size in one step."""
     tanhs = [program for program in programs if program.role == TANH and program.data]
     last_ns = max((int(events.start_ns[tanh.row]) for tanh in tanhs), default=0)
     forward = [program for program in programs if events.start_ns[program.row] <= last_ns]
@@ -187,7 +187,7 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _keras_layer(inputs: Inputs, row: int) -> Network | None:
-    """Return the network of one direction; ``time_steps`` is None for a cell."""
+    """Return the sizes of one direction of a Keras layer, or of a cell (without time steps)."""
     shapes, dtypes = inputs.shapes(row), inputs.dtypes(row)
     if len(shapes) != 3 or not all(isinstance(shape, tuple) for shape in shapes):
         return None

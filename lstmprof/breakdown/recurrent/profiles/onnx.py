@@ -33,7 +33,7 @@ _LENGTHS = "int32"
 
 @dataclass(frozen=True)
 class _Node:
-    """A node of a graph that is a recurrent layer; ``packed``: sequences have different lengths."""
+    """A recurrent layer in a graph: one node. ``packed``: sequences have different lengths."""
 
     row: int
     name: str
@@ -46,7 +46,6 @@ class _Node:
 
     @property
     def library(self) -> str | None:
-        """Return oneDNN for OpenVINO's CPU plugin."""
         return "oneDNN" if self.engine == "openvino" else None
 
 
@@ -70,7 +69,7 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _width_in_any_step(width: int | None, step_widths: Sequence[int | None]) -> int | None:
-    """Return ``width``, else the width in the other steps.
+    """Return ``width``; if it is None, return the width in the other steps.
 
     Nodes that take less than 1 µs have no event, so one step may lack a width.
     """
@@ -81,7 +80,7 @@ def _width_in_any_step(width: int | None, step_widths: Sequence[int | None]) -> 
 def _calls(
     events: EventTable, nodes: Sequence[_Node], widths: Sequence[int | None]
 ) -> Iterator[Call]:
-    """Yield the calls of one engine in one step."""
+    """Yield the recurrent calls that one engine ran in one step."""
     loops = [_loop(node, width) for node, width in zip(nodes, widths, strict=True)]
     node_of = {node.row: node for node in nodes}
     for call in calls_of(events, nodes[0].engine, loops):
@@ -89,7 +88,7 @@ def _calls(
 
 
 def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
-    """Correct ``call`` by what its nodes show: unknown directions, or packed sequences."""
+    """Mark directions as unknown, or sequences as packed, if the nodes of ``call`` show this."""
     network = call.network
     if nodes[0].network.directions is None:
         network = replace(network, directions=None, cells=None)
@@ -149,7 +148,7 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
 
 
 def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -> Network:
-    """Add the sizes shown by X (batch, time, inputs) and the states (batch, directions, hidden)."""
+    """Add the sizes in the shapes of X (batch, time, inputs), and of the states."""
     state = shape_at(list(shapes), 1, 3)
     return replace(
         network,
@@ -164,7 +163,7 @@ def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -
 def _onnx_network(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """Add the sizes shown by X (time, batch, inputs), R, B and the states, if they agree."""
+    """Add the sizes in the shapes of X (time, batch, inputs), R, B and states, if they agree."""
     units: set[tuple[int, int]] = set()
     matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
     for shape in matrices:

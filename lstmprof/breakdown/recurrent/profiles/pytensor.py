@@ -104,9 +104,10 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its matmuls, or one of x before it, show cells.
+    """Yield ``scan`` as a loop if its matmuls show cells.
 
-    ``names`` codes the name of each event in the Scan.
+    One matmul before the Scan may multiply x for all time steps. ``names`` has a code for the name
+    of each event in the Scan.
     """
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _whole_repeat(operands)

@@ -24,25 +24,25 @@ def in_order(events: EventTable, rows: Ints) -> Ints:
 
 
 def by_step(events: EventTable, rows: Ints) -> Iterator[Ints]:
-    """Yield the ``rows`` of each rank and step, sorted by start."""
+    """Yield the events ``rows`` of each rank and step, sorted by start."""
     keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", "step"))
     for members in Groups(*keys).members():
         yield in_order(events, rows[members])
 
 
 class Inputs:
-    """The recorded inputs of ops: shapes, lists of shapes, or None if not recorded."""
+    """Reads the recorded shapes and element types of an op's inputs."""
 
     def __init__(self, events: EventTable) -> None:
         self._shapes = events.texts("shapes")
         self._dtypes = events.texts("dtypes")
 
     def shapes(self, row: int) -> list[Any]:
-        """Return a shape, a list of shapes, or None per input."""
+        """Return a shape, a list of shapes or None per input, such as ``[(2, 3), None]``."""
         return [_shape(entry) for entry in _listed(*self._shapes, row)]
 
     def dtypes(self, row: int) -> list[str]:
-        """Return the element type of each input."""
+        """Return the element type of each input, such as ``["float", "long int"]``."""
         return [str(entry) for entry in _listed(*self._dtypes, row)]
 
 
@@ -53,7 +53,7 @@ def _listed(codes: Any, texts: list[str], row: int) -> list[Any]:
 
 
 def _shape(entry: Any) -> Any:
-    """Return ``entry`` as a shape or list of shapes."""
+    """Convert ``[2, 3]`` to the shape ``(2, 3)``, and a list of tensors to a list of shapes."""
     if not isinstance(entry, list) or not entry:
         return None
     if all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in entry):
@@ -83,7 +83,7 @@ LONGEST = 96
 
 @dataclass(frozen=True)
 class Repeat:
-    """A pattern of ``period`` entries that occurs ``count`` times in a row."""
+    """A pattern of ``period`` entries that occurs ``count`` times: ``a b a b a b`` is 2, 3."""
 
     start: int
     period: int
@@ -100,9 +100,10 @@ def repeats(
     begins: Callable[[Ints], bool],
     least: int,
 ) -> list[Repeat]:
-    """Find ``wanted`` patterns in ``codes`` that repeat without overlaps, the longest first.
+    """Find the repeated patterns in ``codes`` that ``wanted`` accepts; they do not overlap.
 
-    ``begins`` decides where a pattern may begin, because any rotation of a pattern repeats, too.
+    The longest repetitions are chosen first. Any rotation of a pattern repeats, too, so ``begins``
+    decides where the pattern begins. Patterns occur at least ``least`` times.
     """
     runs: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)

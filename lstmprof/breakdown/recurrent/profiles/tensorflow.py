@@ -47,7 +47,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 
-#: On a GPU, the executor writes the GPU's name first.
+#: A node's path and op type, such as ``lstm/MatMul:MatMul``; on a GPU after the GPU's name.
 _NODE = re.compile(r"(?:[A-Z]+:\d+ )?([^:\s]+):(_?[A-Z]\w*)")
 _GRADIENT = re.compile(r"(?:^|/)gradient(?:s|_tape)(?:_\d+)?/")
 _BODY = re.compile(r"(.*)/(body|cond)/_\d+/")
@@ -67,7 +67,7 @@ LEAST_NODES = 4
 
 @dataclass(frozen=True)
 class _Node:
-    """What a node's name shows: its loop, the loop's part (body or cond), its role.
+    """What a node's name shows: its loop, whether it is in the loop's body or condition, its role.
 
     ``scope`` is the path up to the innermost name of a recurrent layer or cell.
     """
@@ -158,7 +158,7 @@ class _Step:
         return usual[0][0]
 
     def op(self, row: int) -> Op:
-        """Return the node as an op of a cell, with recorded shapes."""
+        """Return the role and the recorded shapes of the node."""
         shapes, dtypes = self.inputs.shapes(row), self.inputs.dtypes(row)
         role = self.node(row).role
         assert role is not None
@@ -191,7 +191,7 @@ def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
 
 
 def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
-    """Return one kernel per run of each node: its most frequent kernel."""
+    """Keep each node's most frequent kernel, so that every run of a node counts once."""
     names = events.texts("name")[0]
     kernels = Groups(codes[rows], names[rows])
     kernels_of: dict[int, Ints] = {}
@@ -290,7 +290,7 @@ def _cudnn(step: _Step, row: int) -> Network:
 
 
 def _runs(step: _Step) -> Iterator[list[Loop]]:
-    """Yield the loops of cells of each run of the program."""
+    """Yield one list per run of the program: its loops of cells."""
     bodies: dict[str, list[int]] = {}
     conditions: Counter[str] = Counter()
     seen: dict[tuple[str, int], int] = {}
@@ -314,7 +314,7 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """Return when the loop's last matmul starts; stacked loops start in this order."""
+    """Return when the loop's last matmul starts; loops of a stack are sorted by this time."""
     work = [row for row in loop.rows.tolist() if step.node(row).role in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
@@ -382,7 +382,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Divide events among the runs of a loop; nodes run equally often in each."""
+    """Divide events among the runs of a loop; each node runs equally often in each run."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs
@@ -393,7 +393,7 @@ def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
 
 
 def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
-    """Yield each cell of a time step as one direction of one layer."""
+    """Yield each cell of a time step; a cell is one direction of one layer."""
     cells = [row for row in pattern if step.node(row).role == CELL]
     if cells:
         yield from (_cell(step, row) for row in cells)
@@ -414,7 +414,7 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
 
 
 def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
-    """Correct the cell and inputs by its matmuls.
+    """Correct the kind of cell and the input width of ``unit`` by its matmuls.
 
     TensorFlow omits short ops, and an LSTM with only one tanh looks like a GRU.
     """
@@ -427,7 +427,7 @@ def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return the nodes of each scope that has a matmul and is named after a cell or layer."""
+    """Return {scope: its nodes} for scopes of cells with a matmul, such as ``rnn/lstm_cell``."""
     scopes: dict[str, list[int]] = {}
     for row in pattern:
         if scope := step.node(row).scope:
@@ -442,7 +442,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _cell(step: _Step, row: int) -> Network:
-    """Return the network shown by the inputs (x, state, …) of a cell op."""
+    """Return the sizes of a cell, from the inputs (x, state, …) of its op."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
     return Network(

@@ -39,7 +39,7 @@ def compiled_regions(events: EventTable) -> Ints:
 def gated_units(
     operands: Sequence[tuple[Shape | None, Shape | None]], dtype: str | None
 ) -> tuple[Network, ...]:
-    """Return the cells shown by the (data, weight) shapes of a time step's matmuls."""
+    """Return the cells that fit the shapes (data, weight) of a time step's matmuls."""
     data = [shape for shape, _ in operands if shape and len(shape) == 2]
     weights = [shape for _, shape in operands if shape and len(shape) == 2]
     batches = {shape[0] for shape in data}

@@ -36,7 +36,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.implementations import LAYER_OP
 
-#: PyTorch before 1.5, which writes op names without ``aten::``; no other framework has these ops.
+#: PyTorch before 1.5 writes op names without ``aten::``. Only PyTorch has these two ops.
 _UNNAMED = frozenset(("addmm", "AddmmBackward"))
 _OUTER = re.compile(r"(?:aten::)?(lstm|gru|rnn_tanh|rnn_relu)")
 _CHUNK = re.compile(r"(?:aten::)?(?:unsafe_)?chunk")
@@ -49,7 +49,7 @@ _VENDORS = {
 #: Matmuls of layers that ATen computes itself
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
-#: Index of the initial states among the recorded inputs
+#: Op → index of the initial states among its recorded inputs
 _STATE_INPUT = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
 
 
@@ -84,7 +84,7 @@ class _Op:
 
 
 def layer_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each recurrent layer that is one op of PyTorch."""
+    """Yield a ``Call`` for each recurrent layer that is one op of PyTorch."""
     layers = layer_rows(events)
     rows = np.flatnonzero(layers)
     if not len(rows):
@@ -108,13 +108,13 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _innermost(rows: list[int], parent: Ints) -> list[int]:
-    """Return the ``rows`` that contain no other row."""
+    """Return the events in ``rows`` that contain no other of these events."""
     around = {int(parent[row]) for row in rows}
     return [row for row in rows if row not in around]
 
 
 def _network(op: _Op) -> Network:
-    """Return the network shown by the layer's op and the vendor's ops inside it."""
+    """Return the sizes of the network, from the layer's op and the ops of cuDNN … inside it."""
     outer = _OUTER.fullmatch(op.name)
     network = _outer_network(op, outer[1]) if outer else Network()
     for name in _VENDORS:
@@ -200,7 +200,7 @@ def _input_network(shapes: list[Any], states: Shape | None, packed: bool) -> Net
 def _with_weights(
     network: Network, matrices: Sequence[Shape], states: Shape | None, gates: int
 ) -> Network:
-    """Add the sizes shown by the weights, which come layer by layer."""
+    """Add the sizes in the shapes of the weights, which come layer by layer."""
     if states is None or not matrices or len(matrices) % states[0]:
         return network
     per_unit = len(matrices) // states[0]
@@ -218,7 +218,7 @@ def _with_weights(
 
 
 def _vendor_network(op: _Op, row: int, name: str) -> Network:
-    """Return the network shown by the inputs of cuDNN's or MIOpen's op."""
+    """Return the sizes of the network, from the inputs of cuDNN's or MIOpen's op."""
     shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)
     states = _states(shapes, _STATE_INPUT[name])
     network = replace(

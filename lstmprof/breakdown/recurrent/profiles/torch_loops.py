@@ -50,8 +50,8 @@ _PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|ad
 _ACTIVATION = re.compile(r"aten::(sigmoid|tanh)_?")
 #: Ops before and after a loop, which make initial states or join outputs.
 _BOUNDARY = re.compile(r"aten::(?:zeros|new_zeros|new_full|stack|unbind|flip)")
-#: Number of inputs. Only the last recorded ones are read: TorchScript records its whole stack
-#: first.
+#: Op → number of its inputs. Only the last recorded inputs are read, because TorchScript records
+#: its whole stack before them.
 _INPUTS = {"linear": 3, "matmul": 2, "mm": 2, "bmm": 2, "sigmoid": 1, "tanh": 1}
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
@@ -59,10 +59,10 @@ _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The matmuls, activations and other ops of one thread and step that show cells.
+    """The ops of one thread in one step that show cells ("tokens"), such as matmuls and tanhs.
 
-    ``ops`` are the thread's outermost ops, and ``positions`` the tokens' indices in them. Equal
-    ``codes`` are equal ops. ``regions`` are the compiled regions around the tokens.
+    ``ops`` are the thread's outermost ops; ``positions`` has the index of each token in ``ops``.
+    Equal tokens have equal ``codes``. ``regions`` has the compiled region around each token.
     """
 
     rows: Ints
@@ -74,7 +74,7 @@ class _Tokens:
 
 
 def loop_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each loop of cells that PyTorch ran op by op."""
+    """Yield a ``Call`` for each loop of cells that PyTorch ran op by op."""
     roles = np.where(events.is_kind("op"), events.mapped("name", _role, NONE), NONE)
     hides = (roles != NONE) | layer_rows(events)
     hides |= events.is_kind("op") & events.where_name(_BACKWARD.match)
@@ -111,7 +111,7 @@ def _role(name: str) -> int:
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:
-    """Return the outermost ops that contain none of ``rows``."""
+    """Return the outermost ops that contain none of the events ``rows``."""
     parent = events.rows_named("parent_id")
     holds = np.zeros(len(events), dtype=np.bool_)
     above = parent[rows]
@@ -177,7 +177,7 @@ class _Reader:
         return own if inside == NONE else self.dtype(inside) or own
 
     def codes(self, rows: Ints, roles: Ints, compiled: Flags) -> Ints:
-        """Return a number per op, equal for ops with equal names, widths and roles."""
+        """Return a code per op, the same code for ops with equal names, widths and roles."""
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
         listed = zip(rows.tolist(), roles.tolist(), compiled.tolist(), strict=True)
@@ -223,7 +223,7 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
 
 
 def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
-    """Return whether the step has one gradient per weight of the loops' patterns.
+    """Return whether each weight of the loops' patterns has exactly one gradient in the step.
 
     If so, all repetitions use the same weights, so no layers alternate.
     """
@@ -276,7 +276,10 @@ class _Run:
         self.units = tuple(self._units())
 
     def loop(self, certain: bool) -> Loop:
-        """Return the run as a loop; ``certain``: each repetition is certainly one time step."""
+        """Return the repetitions as a ``Loop``.
+
+        ``certain``: each repetition is certainly one time step.
+        """
         units = self.units
         first = units[0]
         apart = first.inputs is not None and first.inputs != first.hidden
@@ -302,7 +305,7 @@ class _Run:
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
-        """Return the ops of the run, and the compiled region of each repetition."""
+        """Return the rows of the loop's ops, and of the compiled region of each repetition."""
         positions, run = self._tokens.positions, self._run
         rows = self._tokens.ops[positions[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()
@@ -348,7 +351,7 @@ class _Run:
         return last + tail
 
     def _units(self) -> Iterator[Network]:
-        """Yield each cell in the pattern as one direction of one layer."""
+        """Yield each cell in the pattern; a cell is one direction of one layer."""
         if CELL in self.roles:
             rows = (row for row, s in zip(self.pattern, self.roles, strict=True) if s == CELL)
             yield from (self._cell_op(row) for row in rows)

@@ -63,12 +63,12 @@ class _LoopRun:
 
     @property
     def forward_path(self) -> str:
-        """Return the path of the forward loop, also for its backward loop."""
+        """Return the loop's path; for a backward loop, return the path of its forward loop."""
         return _TRANSPOSED.sub(r"\1", self.path)
 
 
 def xla_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each loop of cells in a program that XLA compiled."""
+    """Yield a ``Call`` for each loop of cells in a program that XLA compiled."""
     loops = np.flatnonzero(events.is_kind("op") & events.where_name(_WHILE.fullmatch))
     inside = events.where("op_name", _BODY.match)
     kernels = np.flatnonzero(inside & events.is_kind(*ACTIVITY_KINDS))
@@ -101,7 +101,7 @@ class _Reader:
         self._inputs = Inputs(events)
 
     def _in_order(self, mask: Flags) -> dict[int, tuple[Ints, Ints]]:
-        """Return (rows, starts) of the events, sorted by start, by rank."""
+        """Return {rank: (rows, starts)} of the events in ``mask``, sorted by start."""
         rows = np.flatnonzero(mask)
         rows = rows[np.argsort(self.start_ns[rows], kind="stable")]
         ranks = np.unique(self.rank[rows]).tolist()
@@ -144,7 +144,7 @@ class _Reader:
 
 
 def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_LoopRun]:
-    """Yield the runs of loops on a CPU, where they are events, the last first.
+    """Yield the runs of loops on a CPU, the last run first; each run has an event.
 
     XLA may run the body after the loop's event, on other threads. So the body lasts until the next
     run of the loop. Later ops that occur nowhere earlier in the body do not count: XLA moved them
@@ -213,7 +213,7 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
 
 
 def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iterator[Loop]:
-    """Pair each forward run of a loop with its backward run, in reverse order."""
+    """Yield each forward run of a loop with its backward run; these run in reverse order."""
     backward: dict[str, list[_LoopRun]] = {}
     forward: dict[str, list[_LoopRun]] = {}
     for run in runs:
@@ -288,7 +288,7 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """Return the cell shown by these matmuls and tanhs; either operand may be the weight."""
+    """Return the cell that fits these matmuls and tanhs; either operand may be the weight."""
     left, right = operands[0]
     fitting = []
     for batch in dict.fromkeys((_other(left, right), _other(right, left))):

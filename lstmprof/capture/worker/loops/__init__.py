@@ -1,4 +1,4 @@
-"""What the loops of all frameworks share: the trainer, and its profile pass."""
+"""Common code of all frameworks' step loops: the trainer, and its profile pass."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Trainer(Profiler):
         self.recorder: Profiler = NsysProfiler(self) if request.profiler == NSYS else self
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """Refuse outputs of a wrong shape, if the network is the user's."""
+        """Make the loss function also check the outputs' shape, if the network is a user's."""
         if not self.is_users:
             return loss_of
         checking: Callable[..., Any] = self.implementation.checked(loss_of)
@@ -61,7 +61,7 @@ class Trainer(Profiler):
         return outcome
 
     def device_ns(self) -> Optional[int]:
-        """Return the last step's time by device events; None if there are none."""
+        """Return the last step's time on the device, such as by CUDA events; None without them."""
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
@@ -86,7 +86,7 @@ class Trainer(Profiler):
         return Profiled(walls_ns, losses, files, kernels, cost, shapes)
 
     def shapes(self, folder: str) -> Iterable[OpInputs]:
-        """Return the inputs of the ops of one more step, if the framework records them."""
+        """Return the input shapes of one more step's ops, if the framework can record them."""
         return ()
 
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
@@ -119,19 +119,19 @@ class Trainer(Profiler):
 
 
 def laid(array: Any, time_major: bool) -> Any:
-    """Return an array (time, batch, …) in an implementation's layout."""
+    """Swap time and batch of an array (time, batch, …), unless the network is time-major."""
     import numpy as np  # here, because the worker must be able to report that NumPy is missing
 
     return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
 
 
 def lengths_of(workload: Workload, batch: Any) -> Tuple[Any, ...]:
-    """Return the sequences' lengths (batch,), if the layers know them."""
+    """Return ``(lengths,)`` if the layers get the sequences' lengths, else ``()``."""
     return (batch.lengths.astype("int32"),) if workload.variable_length else ()
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the arrays that the loss needs besides the outputs."""
+    """Return the arrays that the loss needs besides the outputs; for CTC (labels, lengths)."""
     if workload.loss == "mean":
         return ()
     if workload.loss == "ctc":
@@ -140,7 +140,7 @@ def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, .
 
 
 def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
-    """Return the texts that prove kernels in torch.profiler's JSON."""
+    """Put operators in quotes, to search for them in torch.profiler's JSON."""
     return [('"{}"'.format(operator), words) for operator, words in kernels]
 
 

@@ -1,6 +1,6 @@
-"""What the loops of frameworks that compute only on a CPU share.
+"""Common code of the step loops of frameworks that compute only on a CPU.
 
-Frameworks without a timeline get one from a clock around each operator. It is written in
+Frameworks without a timeline get one from a clock around each operator. The timeline is written in
 torch.profiler's format, which lstmprof and Perfetto read.
 """
 
@@ -65,7 +65,7 @@ class Readings(List[Reading]):
 
 
 class ClockedTrainer(loops.Trainer):
-    """A trainer whose profile is a clock around each operator."""
+    """A trainer whose profile comes from reading a clock around each operator."""
 
     def __init__(self, request: CaptureRequest) -> None:
         super().__init__(request)
@@ -98,7 +98,7 @@ def linker_flags(packages: str) -> Optional[str]:
         return None
     for path in sorted(glob.glob(os.path.join(glob.escape(place), "libopenblas*.so"))):
         name = os.path.basename(path)[len("lib") : -len(".so")]
-        # since NumPy 1.22: other names (``sgemm_64_``) and 64-bit sizes
+        # OpenBLAS of NumPy 1.22 and later has other names (``sgemm_64_``) and 64-bit sizes
         if not name.startswith("openblas64"):
             return "-L{} -l{}".format(place, name)
     return None

@@ -39,7 +39,7 @@ def set_tf32(precision: str) -> None:
 
 
 def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[Any]]:
-    """Return a function that makes the context for the forward pass and the loss."""
+    """Return a function that creates the autocast context for forward pass and loss."""
     if precision not in AUTOCAST:
         return contextlib.nullcontext
     wanted = AUTOCAST[precision]

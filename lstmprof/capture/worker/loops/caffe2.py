@@ -1,8 +1,8 @@
 """The step loop for Caffe2, with a clock around its operators.
 
 Caffe2 has no timeline. So in profiled steps each operator is its own net, and Python runs and times
-these nets one by one. The overhead of the profile shows the cost. Work inside an operator, such as
-the time steps of a RecurrentNetwork, is not visible.
+these nets one by one. The measured overhead of the profile contains the cost of this. Work inside
+an operator, such as the time steps of a RecurrentNetwork, is not visible.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class Trainer(_cpu.ClockedTrainer):
 
 
 LOSS = "loss"
-#: The operator around those of a phase, in the trace.
+#: Name of the event around all operators of a phase, in the trace.
 NET = "caffe2::Net"
 
 
 def given(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """Return the data of a step by name."""
+    """Return the arrays of a step by blob name: ``{"inputs": …, "targets": …}``."""
     blobs = {"inputs": np.ascontiguousarray(batch.inputs, np.float32)}
     if workload.loss == "ce":
         blobs["targets"] = batch.targets.astype(np.int32).ravel()
@@ -105,7 +105,10 @@ def given(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tuple[str, int, int]]:
-    """Add loss, gradients and updates to the net; yield (phase, first operator, end)."""
+    """Add loss, gradients and updates to the net; yield phases such as ``("forward", 0, 12)``.
+
+    The numbers are the phase's first operator in the net, and the first operator after the phase.
+    """
     model, ends = module.model, [0]
 
     def phase(name: str) -> Tuple[str, int, int]:
@@ -125,7 +128,7 @@ def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tupl
 
 
 def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
-    """Yield a net for each operator, with its name in the trace."""
+    """Yield (net of one operator, name in the trace): ``("operator_0", "caffe2::FC")``."""
     for number, operator in enumerate(net.Proto().op):
         alone = core.Net("operator_{}".format(number))
         alone.Proto().op.extend([operator])

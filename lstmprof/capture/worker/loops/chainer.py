@@ -1,8 +1,8 @@
 """The step loop for Chainer, with a clock around its functions.
 
 Chainer has no timeline, but calls a hook before and after each function, which reads a clock here.
-Updates of the optimizer are no functions, so each update rule is timed, too. Only hook and timers
-differ between profiled and timed steps. On a CPU, Chainer computes with NumPy.
+Updates of the optimizer are no functions, so each update rule is timed, too. Timed steps run
+without this hook and these clocks. On a CPU, Chainer computes with NumPy.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Trainer(_cpu.ClockedTrainer):
                 del rule.update_core
 
     def trivial(self) -> Tuple[Callable[[], Any], int]:
-        """Return (a reshape of one element, the one event that it records)."""
+        """Return (a function that reshapes one element, 1: a call records one event)."""
         array = np.zeros((1,), np.float32)
         return lambda: functions.reshape(array, (1, 1)), 1
 
@@ -118,7 +118,8 @@ class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
 
     def backward_postprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
         end_ns = time.perf_counter_ns()
-        # old-style functions compute their gradient themselves; others call functions for it
+        # old-style functions compute their gradient themselves; others call functions for it, which
+        # are timed, too
         ending = "Grad" if isinstance(function, FunctionAdapter) else "Backward"
         name = "chainer::{}{}".format(function.label, ending)
         self.readings.append(("cpu_op", name, self.starts.pop(), end_ns, None))

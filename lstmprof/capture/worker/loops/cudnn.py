@@ -161,7 +161,7 @@ class Trainer(loops.Trainer):
 
 
 def _refuse_without_profiler() -> None:
-    """Check now that torch is installed, which is imported only after the timing."""
+    """Refuse now if torch is not installed; it is imported only after the timing."""
     if importlib.util.find_spec("torch") is None:
         raise CaptureError(
             "torch, whose profiler records cuDNN's calls, is not installed in " + sys.executable,
@@ -195,7 +195,8 @@ class Mean:
 class SquaredError:
     """The mean of (outputs − targets)² as the loss.
 
-    ``backward`` scales the differences in place to gradients; those of other time steps stay zero.
+    ``backward`` scales the differences in place to gradients. Time steps without a target keep the
+    gradient zero.
     """
 
     def __init__(self, network: Any, training: bool, targets: Any) -> None:
@@ -257,7 +258,7 @@ def sgd(network: Any) -> Call:
 
 
 def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
-    """Pad a shape to the four dimensions that cuDNN's tensor operations require."""
+    """Pad a shape to four dimensions, as cuDNN requires: ``(3, 5)`` -> ``(1, 1, 3, 5)``."""
     return (1,) * (4 - len(shape)) + shape
 
 

@@ -5,11 +5,11 @@ Its phases are named scopes, which a profile stores in the HLO instead of its ev
 the affinity of the process when XLA starts sets the number of XLA's threads, which flush denormals
 by themselves.
 
-CTC sums over all alignments, in log space, as a scan over time. Source: A. Graves et al.,
-"Connectionist temporal classification" (2006), equations 6–8. JAX has none of its own.
+JAX has no CTC loss. This one sums over all alignments, in log space, as a scan over time. Source:
+A. Graves et al., "Connectionist temporal classification" (2006), equations 6–8.
 
-Adam follows D. Kingma, J. Ba, "Adam" (2014), algorithm 1; it is here, because optax is another
-package.
+JAX has no Adam either, and optax would be another package. Source: D. Kingma, J. Ba, "Adam" (2014),
+algorithm 1.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _gpus() -> List[Any]:
 
 
 def set_threads(threads: int) -> None:
-    """Do nothing: the affinity, set before the import, decides."""
+    """Do nothing: the CPU affinity at XLA's start sets the number of threads."""
 
 
 class Trainer(profilers.JaxProfiler, loops.Trainer):
@@ -173,7 +173,7 @@ def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
 
 
 def _shifted(sums: Any, places: int) -> Any:
-    """Shift (batch, symbols) right; the first symbols get log 0."""
+    """Shift sums (batch, symbols) right by ``places`` columns; the first columns become log 0."""
     return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
 
 

@@ -2,8 +2,8 @@
 
 MXNet is asynchronous, on a CPU too: a range such as ``forward`` shows when Python passed operators
 to the engine, not when they ran. The profiler cannot see operators that the engine or an executor
-joins, so nothing is joined in a profiled session; the overhead of the profile shows the cost. In a
-Module, the loss belongs to ``forward``.
+joins, so nothing is joined in a profiled session; the measured overhead of the profile contains the
+cost. In a Module, the loss belongs to ``forward``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lstmprof.workloads import Workload
 
 ENGINE = "MXNET_ENGINE_TYPE"
 USUAL_ENGINE = "ThreadedEnginePerDevice"
-#: With ``aggregate_stats``, the engine does not join operators.
+#: Options of MXNet's profiler. With ``aggregate_stats``, the engine does not join operators.
 RECORDED = ("profile_symbolic", "profile_imperative", "profile_api", "aggregate_stats")
 #: If these are 0 when a graph is bound, its executor does not join operators.
 BULK = ("MXNET_EXEC_BULK_EXEC_TRAIN", "MXNET_EXEC_BULK_EXEC_INFERENCE")
@@ -68,7 +68,6 @@ class Trainer(loops.Trainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[str]:
-        """Run MXNet's profiler."""
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, "profile.json")
         mx.profiler.set_config(
@@ -100,7 +99,7 @@ class Trainer(loops.Trainer):
         with open(session, encoding="utf-8") as file:
             text = file.read()
         with open(session, "w", encoding="utf-8") as file:
-            # only a process's first file is valid
+            # only the first profile of a process is valid JSON; later ones begin with a comma
             file.write(_FIRST_COMMA.sub(r"\1", text, count=1))
         return session, "mxnet.trace.json"
 
@@ -120,7 +119,7 @@ class Trainer(loops.Trainer):
 
 
 class TaskRange:
-    """A task of MXNet's profiler as a range, which may be entered again."""
+    """A range that is a task of MXNet's profiler; it may be entered again."""
 
     def __init__(self, task: Any) -> None:
         self.task = task
@@ -222,7 +221,7 @@ class ModuleNetwork:
 
 @contextlib.contextmanager
 def _variables(values: Dict[str, str]) -> Iterator[None]:
-    """Set environment variables for a while."""
+    """Set environment variables inside the ``with`` block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     yield
@@ -232,7 +231,7 @@ def _variables(values: Dict[str, str]) -> Iterator[None]:
 
 
 def given(workload: Workload, batch: Any, time_major: bool) -> Dict[str, Any]:
-    """Return the data of a step by name."""
+    """Return the arrays of a step by name: ``{"inputs": …, "targets": …}``."""
     arrays = {"inputs": loops.laid(batch.inputs.astype(np.float32), time_major)}
     if workload.variable_length or workload.loss == "ctc":
         arrays["lengths"] = batch.lengths.astype(np.float32)
@@ -265,7 +264,7 @@ def optimizer_of(workload: Workload) -> Tuple[str, Dict[str, Any]]:
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return the faster of MXNet's and NumPy's matmuls."""
+    """Return a function that runs MXNet's or NumPy's matmul, whichever is faster."""
     left, right = (mx.nd.ones((size, size), dtype=dtype) for _ in range(2))
 
     def run(times: int) -> None:

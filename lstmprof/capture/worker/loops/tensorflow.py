@@ -97,7 +97,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return number
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Return the inputs of ops from the step's graph; the profiler (2.21) records none."""
+        """Return the ops' input shapes from the step's graph; the profiler (2.21) records none."""
         batch = tf.nest.map_structure(tf.constant, self.batch)
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
@@ -119,7 +119,7 @@ def set_tf32(allowed: bool) -> None:
 
 
 def set_deterministic(seed: int) -> None:
-    """Use only deterministic operators, since TensorFlow 2.9; they need a seed."""
+    """Use only deterministic operators (TensorFlow 2.9 and later); they need a seed."""
     enable = getattr(tf.config.experimental, "enable_op_determinism", None)
     if enable is None:
         raise CaptureError(
@@ -131,7 +131,7 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer with one fused kernel per variable (if its gradient is dense)."""
+    """Return an optimizer that updates each variable by one kernel, if its gradient is dense."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
@@ -196,7 +196,7 @@ def batch_of(workload: Workload, seed: int, time_major: bool) -> Tuple[Any, Tens
 
 
 class Unscaled:
-    """No loss scaling: every precision except float16."""
+    """Trains without loss scaling, as in every precision except float16."""
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
         return loss
@@ -206,7 +206,7 @@ class Unscaled:
 
 
 class DynamicallyScaled(Unscaled):
-    """Scales the loss, and divides the gradients by the scale."""
+    """Trains with a scaled loss, and divides the gradients by the scale."""
 
     def __init__(self) -> None:
         self.scale = tf.compat.v1.mixed_precision.DynamicLossScale()
@@ -226,7 +226,7 @@ class DynamicallyScaled(Unscaled):
 
 
 def _values(gradient: Any) -> tf.Tensor:
-    """Return a gradient's values; it is sparse (rows, indices) for an embedding."""
+    """Return the values of a gradient, which is sparse (values, indices) for an embedding."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
@@ -257,7 +257,7 @@ class File(UsersFile):
         return "a {}, not a tf.Module or a Keras model".format(type(network).__name__)
 
     def build(self, workload: Workload) -> Any:
-        """Return the network, whose variables Keras creates at the first call."""
+        """Build the network, and call it once if Keras has not created its variables yet."""
         network = super().build(workload)
         if not network.trainable_variables or not getattr(network, "built", True):
             place = workload.batch, workload.time_steps
@@ -272,7 +272,7 @@ class File(UsersFile):
         return network
 
     def parameters(self, network: Any) -> Arrays:
-        """Return the variables by name, with a number that makes it unique."""
+        """Return the variables by a unique name: number and name, ``"0 kernel"``."""
         # a Keras variable wraps a TensorFlow variable
         return {
             "{} {}".format(n, v.name): v if isinstance(v, tf.Variable) else v.value
@@ -283,7 +283,7 @@ class File(UsersFile):
         return {name: v.numpy() for name, v in self.parameters(network).items()}
 
     def mixed_precision(self, precision: str) -> None:
-        """Use Keras's policy, or TensorFlow's rewrite of graphs without Keras."""
+        """Turn on mixed precision by Keras's policy, or without Keras by a rewrite of graphs."""
         if "keras" in sys.modules:
             from lstmprof.implementations import keras as policies
 

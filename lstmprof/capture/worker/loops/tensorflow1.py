@@ -41,7 +41,7 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Do nothing: each session has its own setting."""
+    """Do nothing: each session sets its own number of threads."""
 
 
 def refuse_unless_possible(request: CaptureRequest) -> None:
@@ -121,12 +121,12 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
                 return self.session.run(self.fetches, self.fed.feed, **options)[0]
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Return the inputs of ops from the graph, because the timeline has none."""
+        """Return the ops' input shapes from the graph, because the timeline has none."""
         return inputs_of(tf.get_default_graph().get_operations())
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer with one fused kernel per variable (if its gradient is dense)."""
+    """Return an optimizer that updates each variable by one kernel, if its gradient is dense."""
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)

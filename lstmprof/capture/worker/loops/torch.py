@@ -5,8 +5,8 @@ torch's gradient scaler, which may skip the first steps. Source: PyTorch's "Auto
 Precision examples".
 
 A CUDA graph replays all phases after ``input`` by one launch. With a gradient scaler, the optimizer
-stays outside, because the scaler reads back from the device. Source: PyTorch's "CUDA semantics",
-section "CUDA Graphs", whole-network capture.
+stays outside the graph, because the scaler reads back from the device. Source: PyTorch's "CUDA
+semantics", section "CUDA Graphs", whole-network capture.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lstmprof.capture.worker.profiling import Ranges, no_ranges
 from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile
 from lstmprof.workloads import Workload
 
-#: Warm-up before a CUDA graph is captured, as in PyTorch's documentation.
+#: Warm-up steps before a CUDA graph is captured, as in PyTorch's documentation.
 GRAPH_WARMUP = 3
 
 
@@ -173,7 +173,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return outcome.detach().clone() if self.cuda_graph else outcome
 
     def shapes(self, folder: str) -> List[shapes.OpInputs]:
-        """Return the inputs of ops, from one more step; a CUDA graph has no ops."""
+        """Return the input shapes of one more step's ops; a CUDA graph has no ops."""
         if self.cuda_graph:
             return []
         with self.recording_shapes(folder) as inputs:
@@ -203,7 +203,7 @@ def optimizer_of(
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return the faster matmul of MKL and oneDNN.
+    """Return a function that runs MKL's or oneDNN's matmul, whichever is faster.
 
     oneDNN runs nn.LSTM. On CPUs of makers other than Intel, MKL is half as fast.
     """
@@ -272,7 +272,7 @@ def loss_of(
 
 @contextlib.contextmanager
 def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
-    """Undo changes of weights and optimizer state at the end."""
+    """At the end of the ``with`` block, undo changes of weights and optimizer state."""
     copied = [p.detach().clone() for p in module.parameters()]
     yield
     with torch.no_grad():

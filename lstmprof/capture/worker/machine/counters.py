@@ -28,10 +28,10 @@ ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")  # perf_event_attr as of PERF_ATTR_SIZ
 READING = struct.Struct("=QQQ")
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
-#: (Intel models of family 6, their raw event for floating-point assists): ASSISTS.FP since Ice
-#: Lake, before FP_ASSIST.ANY. Source: Linux, tools/perf/pmu-events/arch/x86 (mapfile.csv,
-#: floating-point.json of haswell, broadwell, skylake, icelake, rocketlake, tigerlake,
-#: sapphirerapids).
+#: (Intel models of family 6, code of their event for floating-point assists). The event is
+#: ASSISTS.FP since Ice Lake, and FP_ASSIST.ANY on older models. Source: Linux,
+#: tools/perf/pmu-events/arch/x86 (mapfile.csv, floating-point.json of haswell, broadwell, skylake,
+#: icelake, rocketlake, tigerlake, sapphirerapids).
 FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
     ((0x6A, 0x6C, 0x7D, 0x7E, 0xA7, 0x8C, 0x8D, 0x8F, 0xCF), 0x02 << 8 | 0xC1),
     (
@@ -42,7 +42,7 @@ FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
 
 
 class CpuEvent(NamedTuple):
-    """One event to count, by fields of perf_event_attr."""
+    """An event that the CPU can count; fields as in perf_event_attr (perf_event_open(2))."""
 
     name: str
     type: int
@@ -65,7 +65,7 @@ class CpuCounters:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Count during the context; several contexts add up."""
+        """Count events inside the ``with`` block; the counts of several blocks add up."""
         began = self._counts()
         yield
         for name, counts in self._counts().items():
@@ -80,15 +80,15 @@ class CpuCounters:
         }
 
     def facts(self) -> Dict[str, Any]:
-        """Return the counts for run.json, or the reason for missing ones."""
+        """Return the counts for run.json, and the reason if some are missing."""
         facts: Dict[str, Any] = dict(self.counted)
         return facts if self.reason is None else dict(facts, reason=self.reason)
 
 
 def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[int]:
-    """Return the count between two readings; None if the counter never ran."""
+    """Return how many events happened between two readings; None if the counter never ran."""
     count, enabled, running = (end - begin for begin, end in zip(began, ended))
-    # scaled up, because counters share the hardware
+    # scaled up, because counters take turns on the hardware
     return round(count * enabled / running) if running > 0 else None
 
 
@@ -100,14 +100,14 @@ def usual_events() -> List[CpuEvent]:
 
 
 def fp_assists(vendor: str, family: int, model: int) -> Optional[int]:
-    """Return the raw event for floating-point assists; None for an unknown CPU."""
+    """Return the code of Intel's event for floating-point assists; None for another CPU."""
     if (vendor, family) != ("GenuineIntel", 6):
         return None
     return next((raw for models, raw in FP_ASSISTS if model in models), None)
 
 
 def _processor() -> Tuple[str, int, int]:
-    """Return (vendor, family, model) of the first CPU."""
+    """Return (vendor, family, model) of the first CPU: ``("GenuineIntel", 6, 85)``."""
     fields: Dict[str, str] = {}
     for name, value in host.fields_of("/proc/cpuinfo"):
         fields.setdefault(name, value)
@@ -130,7 +130,7 @@ def _opened(event: CpuEvent) -> int:
 
 
 def opened(attributes: bytes, thread: int) -> int:
-    """Call perf_event_open(2) for a thread; 0 is this one."""
+    """Call perf_event_open(2) for a thread; 0 is the calling thread."""
     number = SYSCALLS.get(platform.machine())
     if number is None or not sys.platform.startswith("linux"):
         raise OSError(errno.ENOSYS, "")

@@ -39,7 +39,7 @@ class Driver:
 
 
 def driver(cuda: str = CUDA, nvml: str = NVML) -> Driver:
-    """Ask NVIDIA's driver, through its libraries."""
+    """Read from the driver's libraries what it supports."""
     try:
         library = ctypes.CDLL(cuda)
     except OSError:

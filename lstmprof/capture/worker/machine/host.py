@@ -24,7 +24,7 @@ MXCSR_WORD = 7  # in glibc's x86_64 fenv_t, after 28 bytes of x87 environment
 #: How long CPUs are observed to find idle ones: 20 ticks of 10 ms.
 SAMPLE_S = 0.2
 
-#: OpenMP, MKL and TensorFlow read them once, at their import.
+#: Sizes of thread pools. OpenMP, MKL and TensorFlow read these variables only at their import.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -43,7 +43,7 @@ def die_with(parent_pid: int) -> None:
 
 
 def end_with(lifeline: str) -> None:
-    """End this process when the owner of a FIFO closes it."""
+    """End this process when the owner of a FIFO closes the FIFO."""
 
     def hold() -> None:
         with open(lifeline, "rb") as fifo:
@@ -68,7 +68,7 @@ def cuda_devices() -> int:
 def flush_denormals() -> None:
     """Treat denormals as zero in this thread and those that it starts (x86_64, glibc).
 
-    Elsewhere only a switch of the framework does so.
+    On other systems, only a switch of the framework can do this.
     """
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return
@@ -83,7 +83,7 @@ def flush_denormals() -> None:
 
 
 def denormals_flushed() -> bool:
-    """Return whether this thread flushes denormals to zero, by a test."""
+    """Test whether this thread flushes denormals to zero."""
     import numpy as np
 
     denormal = np.full(8, 1, np.int32).view(np.float32)
@@ -91,7 +91,6 @@ def denormals_flushed() -> bool:
 
 
 def hardware() -> Dict[str, Any]:
-    """Return what is known about the host's processor, memory and system."""
     models = [value for name, value in fields_of("/proc/cpuinfo") if name == "model name"]
     total = dict(fields_of("/proc/meminfo")).get("MemTotal")
     governor = text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -203,7 +202,7 @@ def cpu_facts() -> Dict[str, Any]:
 
 
 def idlest(allowed: List[int], count: int) -> List[int]:
-    """Return the idlest CPUs."""
+    """Return the ``count`` CPUs that were least busy during 0.2 s."""
     if count == len(allowed):
         return allowed
     first = _busy_ticks()

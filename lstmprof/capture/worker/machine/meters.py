@@ -63,7 +63,7 @@ class Meters:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Measure during the context; several contexts add up."""
+        """Measure energy and threads inside the ``with`` block; several blocks add up."""
         packages, gpu = self._counters()
         before, began_s = times(), self.clock()
         yield
@@ -144,7 +144,7 @@ def packages_uj(powercap: str) -> Optional[int]:
 
 
 class NvmlGpu:
-    """One GPU, asked through NVML."""
+    """One GPU, whose state is read through NVML (NVIDIA's management library)."""
 
     def __init__(self, nvml: Any, handle: ctypes.c_void_p) -> None:
         self.nvml, self.handle = nvml, handle

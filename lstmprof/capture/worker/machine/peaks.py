@@ -36,7 +36,7 @@ LATER_ROUND = "measured in the first round only"
 def facts(
     request: CaptureRequest, loop: Any, device: str, report: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """Return the peak rates for run.json, or the reason for missing ones."""
+    """Return the peak rates for run.json, or the reason why there are none."""
     if not request.peaks:
         return unmeasured(request.precision, TURNED_OFF)
     if not request.steps_to_profile:
@@ -46,7 +46,7 @@ def facts(
 
 
 def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
-    """Measure the peak rates of a framework, or return the reason why not."""
+    """Measure the peak rates with a framework; if that fails, return the reason."""
     if not hasattr(loop, "product"):
         framework = loop.__name__.rpartition(".")[2]
         return unmeasured(precision, "{} has no matmul benchmark".format(framework))
@@ -57,7 +57,6 @@ def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
 
 
 def unmeasured(precision: str, reason: Optional[str]) -> Dict[str, Any]:
-    """Return empty peak rates with a reason."""
     names = ("gemm_flops_per_s", "gemm_size", "copy_bytes_per_s", "copy_bytes")
     return dict(dict.fromkeys(names), precision=precision, reason=reason)
 
@@ -96,7 +95,7 @@ def best_product(
 
 
 def best(run: Run, clock: Clock) -> float:
-    """Return the shortest ns of one run; several short runs are timed as one."""
+    """Return the shortest time of one run in ns; short runs are timed several at once."""
     began_ns, took_ns = clock(), _timed(run, 1, clock)
     times = int(min(MOST_TIMES, max(1, LEAST_NS // max(took_ns, 1))))
     shortest = took_ns if times == 1 else _timed(run, times, clock)
@@ -147,7 +146,7 @@ def numpy_product(size: int, device: str, dtype: str) -> Run:
 
 
 def faster(*runs: Run) -> Run:
-    """Return the fastest function; the second call of each is timed."""
+    """Return the fastest of these functions, by timing the second call of each."""
     took_ns = []
     for run in runs:
         run(1)

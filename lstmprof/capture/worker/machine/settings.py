@@ -39,7 +39,7 @@ HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 #: float32 bits of 2⁻¹²⁶, the smallest normal number, and of 2⁻¹³³, a denormal.
 SMALLEST_NORMAL, DENORMAL = 1 << 23, 1 << 16
-#: Enough to be divided among a framework's threads.
+#: So many numbers that a framework divides them among its threads.
 DENORMALS = 1 << 18
 
 
@@ -47,7 +47,7 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
     """Return all settings for run.json; call it in the thread that runs the steps."""
     import gc
 
-    # Python 3.12 and later, which have room for six tools
+    # Python 3.12 and later: up to six tools can monitor the interpreter
     monitoring: Any = getattr(sys, "monitoring", None)
     tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
     mapped = host.text_of("/proc/self/maps")
@@ -76,7 +76,7 @@ def _vanishes(bits: int, factor: float) -> bool:
 
 
 def denormal_numbers() -> Any:
-    """Return denormals for the framework to double."""
+    """Return denormals; doubling them shows whether a framework keeps denormals."""
     import numpy as np
 
     return np.full(DENORMALS, DENORMAL, np.int32).view(np.float32)
@@ -93,7 +93,7 @@ def denormals(doubled: Any) -> str:
 
 
 def environment(variables: Dict[str, str]) -> Dict[str, str]:
-    """Return the variables that libraries of a step may read."""
+    """Return the environment variables that may change a step, such as ``MKL_CBWR``."""
     return {
         name: variables[name]
         for name in sorted(variables)
@@ -113,7 +113,7 @@ def allocator(files: Optional[List[str]]) -> Optional[str]:
 
 
 def chosen(text: Optional[str]) -> Optional[str]:
-    """Return the word in brackets: the active choice in Linux's files."""
+    """Return the word in brackets: ``always [madvise] never`` -> ``madvise``."""
     word = re.search(r"\[(\w+)\]", text or "")
     return word.group(1) if word else None
 
@@ -138,13 +138,13 @@ def _cpu_controller(root: str) -> str:
 
 
 def _upwards(root: str, path: str) -> List[str]:
-    """Return a folder and all folders above it, up to ``root``."""
+    """Return a folder and its parents: ``("/r", "a/b")`` -> ``["/r/a/b", "/r/a", "/r"]``."""
     parts = [part for part in path.split("/") if part]
     return [os.path.join(root, *parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def _limit(place: str) -> List[float]:
-    """Return [number of CPUs] that one cgroup allows, of version 1 or 2; [] if unlimited."""
+    """Return how many CPUs one cgroup (version 1 or 2) allows: ``[1.5]``; ``[]`` if unlimited."""
     words = (host.text_of(os.path.join(place, "cpu.max")) or "").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")

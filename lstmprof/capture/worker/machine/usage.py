@@ -23,7 +23,7 @@ except ImportError:  # not on Unix
 
 Usage = Any  # a struct_rusage, or None
 _TASKS = "/proc/self/task"
-#: The threads with the most CPU time are recorded.
+#: At most this many threads are recorded, those with the most CPU time.
 MOST_THREADS = 16
 _PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED
 
@@ -103,8 +103,8 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
     """Return how long each thread of this process and its children has waited for a CPU."""
     this = this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")
-    # this thread may lose its CPU while it reads the others, which must not count: so it reads
-    # itself last before the measured time, and first after it
+    # This thread may lose its CPU while it reads the other threads. This must not count, so the
+    # thread reads its own times last before the measured time, and first after it.
     cpu_ns, own_ns = time.thread_time_ns(), _waited_of(own)
     by_folder = {folder: _waits_in(folder) for folder in (_TASKS, *_children())}
     if not ends:
@@ -124,12 +124,12 @@ def active_ns(thread: Optional[int]) -> Optional[int]:
 
 
 def _clock_of(thread: int) -> int:
-    """Return the clock of a thread's CPU time (clock_getcpuclockid(3))."""
+    """Return the id of the clock of a thread's CPU time (clock_getcpuclockid(3))."""
     return ~thread << 3 | _PER_THREAD_SCHED
 
 
 def _waits_in(folder: str) -> Dict[str, int]:
-    """Return how long each thread of a process has waited."""
+    """Return thread -> ns that it has waited for a CPU, from a folder such as ``/proc/7/task``."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -139,7 +139,7 @@ def _waits_in(folder: str) -> Dict[str, int]:
 
 
 def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
-    """Return the times between two readings, without threads that ended."""
+    """Return how long threads ran and waited between two readings, without ended threads."""
     if before is None or after is None:
         return Waiting()
     more = {}
@@ -153,13 +153,13 @@ def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits])
 
 
 def _children() -> List[str]:
-    """Return where /proc shows the threads of multiprocessing's processes."""
+    """Return the folders in /proc with the threads of multiprocessing's processes."""
     processes = getattr(sys.modules.get("multiprocessing.process"), "_children", ())
     return [f"/proc/{process.pid}/task" for process in tuple(processes) if process.pid]
 
 
 def _waited_of(path: str) -> Optional[int]:
-    """Return how long a thread has waited, from its file ``schedstat``."""
+    """Return how many ns a thread has waited for a CPU, from its file ``schedstat``."""
     try:
         with open(path, encoding="ascii") as line:
             words = line.read().split()

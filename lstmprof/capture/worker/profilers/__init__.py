@@ -28,7 +28,7 @@ from lstmprof.capture.worker.profiling import Ranges, both, domain_ranges, no_ra
 class Profiler:
     profiler = ""
     title = "steps"  # of the profile's file
-    # the process that records writes the profile only after this process has ended
+    # another process records, and writes the profile only after this process has ended
     is_outside = False
     has_known_cost = True  # the cost of recording an event can be measured
     can_record_shapes = False  # has the option ``with_shapes``
@@ -54,11 +54,11 @@ class Profiler:
         raise NotImplementedError
 
     def recording(self, folder: str) -> ContextManager[Any]:
-        """Run the profiler during the context."""
+        """Run the profiler inside the ``with`` block."""
         raise NotImplementedError
 
     def annotated(self, number: int) -> Ranges:
-        """Return the profiler's own ranges for a step."""
+        """Return a function that opens ranges of this profiler, in step ``number``."""
         raise NotImplementedError
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
@@ -66,11 +66,11 @@ class Profiler:
         raise NotImplementedError
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """Return (a function with almost no work, events that a call records), if there is one."""
+        """Return (a function with almost no work, number of events that a call records)."""
         return None
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return where in time the cost of recording an event falls."""
+        """Measure how much of an event's recording cost falls before, inside and after it."""
         return None
 
     def trivial_readings(self) -> calibration.LoopTimes:
@@ -113,7 +113,7 @@ NSYS_RANGE = "profile"
 
 
 class NsysProfiler(Profiler):
-    """Shows Nsight Systems by an NVTX range what to record; the framework does the rest."""
+    """Opens the NVTX range that nsys records; the framework's profiler gives the facts."""
 
     profiler = "nsys"
     is_outside = True

@@ -28,7 +28,7 @@ Call = Callable[[], Any]
 
 @dataclasses.dataclass(frozen=True)
 class LoopTimes:
-    """CPU time of one call and of one range, per repeat."""
+    """CPU time of one call and of one range, for each repeat of the loops."""
 
     call_ns: List[float]
     range_ns: List[float]
@@ -36,9 +36,10 @@ class LoopTimes:
 
 @dataclasses.dataclass(frozen=True)
 class EventParts:
-    """The times of a call that records an event inside another event.
+    """Times within a call that records one event inside another, such as ``aten::item``.
 
-    ``before_ns`` and ``after_ns`` are in the outer event only; ``range_ns`` is an empty range.
+    ``before_ns`` and ``after_ns``: time in the outer event before and after the inner event.
+    ``range_ns``: length of an empty range.
     """
 
     before_ns: float
@@ -109,7 +110,7 @@ def _middle_half(lengths: Sequence[float]) -> float:
 def _divided(
     event_ns: Optional[float], range_ns: Optional[float], cost_parts: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
-    """Return how much of the cost falls (before an event, inside it, inside a range)."""
+    """Divide the cost of an event: return ns (before the event, inside it, inside a range)."""
     if cost_parts is None or event_ns is None:
         return None, None, None
     whole = cost_parts.before_ns + cost_parts.inside_ns + cost_parts.after_ns

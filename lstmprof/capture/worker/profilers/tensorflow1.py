@@ -26,7 +26,7 @@ from lstmprof.capture.worker.profiling import Ranges
 
 #: Not ``tensorflow``, because lstmprof recommends other functions for TensorFlow 1.
 FRAMEWORK = "tensorflow1"
-#: The ranges that lstmprof adds to TensorFlow's events.
+#: Category and process name of the ranges that lstmprof adds to TensorFlow's events.
 RANGE, PROCESS = "lstmprof", "lstmprof"
 _DEVICE_NAME = re.compile(r"name: ([^,]+)")
 
@@ -101,7 +101,7 @@ class Tensorflow1Profiler(Profiler):
             self.trace = None
 
     def annotated(self, number: int) -> Ranges:
-        """Return ranges that the session records itself."""
+        """Return ranges that ``SessionTrace`` records."""
         assert self.trace is not None
         return self.trace.range
 
@@ -163,7 +163,7 @@ def config(device: str) -> Any:
 
 
 def sees_gpu(device: str) -> bool:
-    """Return whether a session gets this GPU."""
+    """Return whether a session can use this GPU."""
     if not tf.test.is_built_with_cuda():
         return False
     try:

@@ -24,7 +24,7 @@ from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
 HAS_KINETO = hasattr(getattr(torch, "profiler", None), "profile")
 #: Kineto reads this variable at its first recording; this level suppresses all messages.
 _LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
-#: ``Tensor.item`` records both, the second inside the first.
+#: ``Tensor.item`` records these two ops, the second inside the first.
 NESTED = ("aten::item", "aten::_local_scalar_dense")
 
 
@@ -70,7 +70,7 @@ class TorchProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording_shapes(self, folder: str) -> Iterator[List[shapes.OpInputs]]:
-        """Record input shapes; the list is filled at the end."""
+        """Record input shapes; the list is filled at the end of the ``with`` block."""
         inputs: List[shapes.OpInputs] = []
         if not HAS_KINETO:
             yield inputs
@@ -91,7 +91,6 @@ class TorchProfiler(Profiler):
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return where in time the cost of recording an event falls."""
         ranges = both(no_ranges, self.annotated(0))
         with self.recording("") as session:
             for _ in range(calibration.CALLS):
@@ -148,7 +147,7 @@ def _quiet(session: Any) -> Iterator[None]:
     try:
         with contextlib.ExitStack() as stack:
             with warnings.catch_warnings():
-                # PyTorch 2.9 to 2.12: a second cycle would clear the events
+                # PyTorch 2.9 to 2.12 warns that a second cycle would clear the events
                 warnings.filterwarnings("ignore", "Warning: Profiler clears events")
                 stack.enter_context(session)
             yield
@@ -158,7 +157,7 @@ def _quiet(session: Any) -> Iterator[None]:
 
 
 def _gpus_in_use() -> List[int]:
-    """Return the GPUs that this process uses; to wait for another one would initialise it."""
+    """Return the GPUs that this process uses; waiting for another GPU would initialise it."""
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]
@@ -178,7 +177,7 @@ def keep_profiler_attached() -> None:
 
 
 def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
-    """Return the times around ``Tensor.item``; None if times are whole µs."""
+    """Measure the events of ``Tensor.item``; None if their times are whole µs."""
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:
         span = event.time_range
@@ -238,7 +237,7 @@ def settings(device_type: str) -> Dict[str, Any]:
 
 def _matmul_precision(device_type: str) -> Optional[str]:
     """Return the matmul precision, as ``get_float32_matmul_precision`` names it."""
-    # that function raises an error after a script has set the newer switches
+    # ``get_float32_matmul_precision`` fails if a script has set the newer switches
     precision = fp32_precision("mkldnn" if device_type == "cpu" else "cuda", "matmul")
     if precision is not None:
         return MATMUL_PRECISIONS.get(precision)

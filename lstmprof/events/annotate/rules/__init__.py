@@ -34,7 +34,8 @@ OP_RULES: tuple[Rule, ...] = (
     LIBRARY_OP,
 )
 
-#: Rules for events whose name alone does not decide, such as a copy that may cast.
+#: These rules are chosen in ``categories``, because the name alone does not decide: a copy may
+#: cast.
 COPY_THAT_CASTS = Rule("cast", "torch", r"aten::copy_", "a copy to another element type")
 COPY_ON_DEVICE = Rule("layout", "any", r"(?i)memcpy", "a copy on or between devices")
 TRANSFER = Rule("transfer", "any", r"(?i)memcpy", "a copy between host and device")
@@ -66,7 +67,7 @@ _NUMBERED = re.compile(r"_\d+$")
 
 @lru_cache(maxsize=65536)
 def op_rule(name: str) -> Rule | None:
-    """Return the first op rule that matches the whole name."""
+    """Return the first rule that matches the whole name of an op."""
     return next((rule for rule in OP_RULES if rule.pattern.fullmatch(name)), None)
 
 
@@ -74,8 +75,8 @@ def op_rule(name: str) -> Rule | None:
 def path_rule(path: str) -> Rule | None:
     """Return the rule for the end of an XLA instruction's ``op_name``.
 
-    The end is a type after a colon, a primitive of JAX, a node that TensorFlow named after its
-    type, or a custom call.
+    Such an end is ``:MatMul`` (a type), ``/dot_general`` (JAX's primitive), ``/MatMul_1`` (a node
+    that TensorFlow named after its type), or a custom call.
     """
     if ":" in path[path.rfind("/") + 1 :]:
         return op_rule(path)
@@ -89,7 +90,7 @@ def path_rule(path: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def kernel_rule(name: str) -> Rule | None:
-    """Return the first rule for a kernel: by function, then namespaces, then template arguments."""
+    """Return a kernel's rule, by its function, else its namespaces, else template arguments."""
     parts = kernel_name(name)
     for text in (parts.short, parts.qualified, parts.template):
         for rule in KERNEL_RULES:

@@ -17,7 +17,7 @@ GRADIENT = "grad_of_"
 
 
 def scan_label(name: str) -> str | None:
-    """Return the name of the loop that an op runs, if any."""
+    """Return the name of the loop that an op runs: ``pytensor::Scan{l0, …}`` -> ``l0``."""
     match = SCAN.match(name)
     return None if match is None else match["pytensor"] or match["theano"] or ""
 

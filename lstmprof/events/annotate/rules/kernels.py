@@ -20,7 +20,7 @@ from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
 #: Suffixes that a compiler (``[clone .kd]``) or AMD's loader (``.kd``) adds to a symbol.
 _SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
-#: Numbers and built-in types before the first name in encoded template arguments.
+#: In mangled template arguments: numbers and built-in types before the first name.
 _BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
 #: Template arguments that do not show what is computed: numbers, element types, chip generations.
 _PLAIN_ARGUMENT = re.compile(
@@ -57,18 +57,21 @@ class KernelName:
 
     @property
     def short(self) -> str:
-        """Return the function's name without namespaces, followed by ``runs``."""
+        """Return the function's name without namespaces, and what it runs."""
         return f"{self.qualified.rpartition('::')[2]} {self.runs}".strip()
 
 
 @lru_cache(maxsize=65536)
 def kernel_name(kernel: str) -> KernelName:
-    """Split a kernel's signature, mangled or not."""
+    """Split the signature of a kernel into its parts; the signature may be mangled."""
     return _named(kernel[:_MOST_LETTERS], _MOST_NESTED)
 
 
 def _named(kernel: str, nested: int) -> KernelName:
-    """Split a signature; enter wrappers up to ``nested`` levels deep."""
+    """Split the signature of a kernel; a wrapper kernel gets the name of what it runs.
+
+    Wrappers in wrappers are followed up to ``nested`` levels.
+    """
     name = _SUFFIX.sub("", _UNNAMED.sub("_", kernel)).strip()
     match = MANGLED.match(name)
     qualified, template = _encoded(name, match.end()) if match else _written(name)
@@ -80,7 +83,7 @@ def _named(kernel: str, nested: int) -> KernelName:
 
 
 def _first_name(template: str, nested: int) -> str:
-    """Return the first template argument that names a function."""
+    """Return the first template argument that names a function, not a number or element type."""
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
     name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
@@ -92,7 +95,7 @@ def _first_name_encoded(template: str) -> str:
 
 
 def _written(name: str) -> tuple[str, str]:
-    """Return the qualified name and the template arguments of a C++ signature."""
+    """Return (qualified name, template arguments): ``void a::f<int>(T)`` -> ``a::f``, ``int``."""
     depth, begin, first, last = 0, 0, 0, 0
     for place, letter in enumerate(name):
         if letter == "<":
@@ -112,7 +115,7 @@ def _written(name: str) -> tuple[str, str]:
 
 
 def _arguments(template: str) -> list[str]:
-    """Split template arguments at the outermost commas."""
+    """Split template arguments at the outermost commas: ``a<b, c>, d`` -> ``a<b, c>``, ``d``."""
     depth, begin, arguments = 0, 0, []
     for place, letter in enumerate(template):
         depth += (letter in "<([{") - (letter in ">)]}")
@@ -123,7 +126,7 @@ def _arguments(template: str) -> list[str]:
 
 
 def _encoded(name: str, place: int) -> tuple[str, str]:
-    """Return name and template arguments of a mangled symbol (Itanium ABI)."""
+    """Return (qualified name, template arguments) of a mangled symbol (Itanium ABI)."""
     parts, end = unmangled(name, place)
     return "::".join(parts), name[end:] if name[end : end + 1] == "I" else ""
 
@@ -169,7 +172,7 @@ AUTOTUNER_DELAY = Rule("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps
 ROCM_MEMSET = Rule("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
 ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
 
-#: These names decide even inside an op, because the kernels are not its work.
+#: Kernels whose name decides even inside an op, because they are not the work of the op.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
 #: Copies between tensors of one device; many ops begin or end with one. If a copy casts, ATen's

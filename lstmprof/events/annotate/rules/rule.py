@@ -31,7 +31,7 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Rule:
-    """Names that match ``expression`` have this category, or None: the op only calls others."""
+    """A name that matches ``expression`` has this category; None: the op only calls other ops."""
 
     category: str | None
     framework: str
@@ -40,5 +40,5 @@ class Rule:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Return ``expression``, compiled on first use, because most commands need no rules."""
+        """Return the compiled ``expression``; few commands need it, so it is compiled late."""
         return re.compile(self.expression)

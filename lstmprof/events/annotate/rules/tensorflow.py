@@ -11,7 +11,7 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _tf(category: str | None, types: str, reason: str) -> Rule:
-    """Make a rule for op types, with any node and vendor's prefix: ``<node>:_Mkl<OpType>``."""
+    """Make a rule for types of ops: ``MatMul`` also matches ``dense/MatMul:_MklMatMul``."""
     pattern = rf"(?:.*[^:])?:(?:_Mkl(?:Native)?|_Native)?(?:{types})"
     return Rule(category, "tensorflow", pattern, reason)
 
@@ -159,7 +159,7 @@ XLA_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: The end of an ``op_name``: JAX's primitives and TensorFlow's default node names.
+#: Rules for the end of an ``op_name``: JAX's primitives, and TensorFlow's default names of nodes.
 PRIMITIVE_RULES: tuple[Rule, ...] = (
     _primitive("rnn", r"rnn(?:_fwd|_bwd)?", "the primitive of cuDNN's recurrent layers"),
     _primitive("gemm", r"dot_general|dot|ragged_dot(?:_general)?|scaled_(?:dot|matmul)", "GEMM"),

@@ -6,7 +6,7 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _torch(category: str | None, names: str, reason: str) -> Rule:
-    """Make a rule for ops with these names, with in-place and out variants."""
+    """Make a rule for ops with these names, and for their in-place and out variants."""
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 

@@ -1,4 +1,4 @@
-"""What the loops of engines that run an ONNX graph (forward only) share.
+"""Common code of the step loops of engines that run an ONNX graph (forward only).
 
 The loss is part of the graph, as nodes named ``loss/…``. The engine's own profiler gives the nodes'
 times, which are written in torch.profiler's format, so that lstmprof and Perfetto read them.
@@ -40,7 +40,7 @@ class NodeEvent(NamedTuple):
 
 
 def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
-    """Add the mean loss to the graph; return its name."""
+    """Add the mean loss to the graph; return the name of its output."""
     if workload.loss == "mean":
         return graph.node("ReduceMean", LOSS + "mean", outputs, keepdims=0)
     if workload.loss == "mse":
@@ -54,7 +54,7 @@ def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
 
 
 def data(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """Return the graph's inputs by name."""
+    """Return the arrays for the graph's inputs: ``{"inputs": …, "targets": …}``."""
     dtype = np.int64 if workload.vocabulary else np.float32
     fed = {"inputs": np.ascontiguousarray(batch.inputs, dtype)}
     if workload.variable_length:
@@ -83,11 +83,11 @@ class Trainer(loops.Trainer):
         self.ranges: List[NodeEvent] = []
 
     def engine(self, profiled: bool) -> Any:
-        """Return an engine for the graph, which may record its nodes."""
+        """Create an engine that runs the graph and, if ``profiled``, times its nodes."""
         raise NotImplementedError
 
     def nodes(self, engine: Any) -> Sequence[NodeEvent]:
-        """Return one event per recorded node."""
+        """Return one event per recorded run of a node."""
         raise NotImplementedError
 
     def settled(self, engine: Any) -> None:
@@ -140,7 +140,7 @@ class Trainer(loops.Trainer):
 
 
 def phases(nodes: Sequence[NodeEvent], ranges: Sequence[NodeEvent]) -> List[NodeEvent]:
-    """Return the ranges ``forward`` and ``loss`` around the nodes of each call."""
+    """Return the ranges ``forward`` and ``loss`` around the nodes of each call of the engine."""
     calls = [event for event in ranges if event.name == "program"]
     return [
         phase

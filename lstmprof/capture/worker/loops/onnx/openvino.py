@@ -2,8 +2,8 @@
 
 A counter has no start time: it is the mean time of a node's runs so far, in whole microseconds. So
 a run's time is the difference of two totals, with an error of as many microseconds as there were
-runs. The nodes' lengths and order are measured, but the times between them are not; they appear at
-the end of a call.
+runs. The durations and the order of nodes are measured, but not the gaps between nodes; all gaps of
+a call appear at its end.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Trainer(_onnx.Trainer):
 
 
 class NodeCounters:
-    """Makes events of the counters of one compiled model."""
+    """Computes events from the time counters of one compiled model's nodes."""
 
     def __init__(self) -> None:
         self.events: List[NodeEvent] = []
@@ -111,7 +111,7 @@ class NodeCounters:
         self._totals_ns = {info.node_name: runs * mean_ns(info) for info in infos}
 
     def read(self, infos: Sequence[Any], call: NodeEvent) -> None:
-        """Add the events of one more run."""
+        """Add one event per node, for one more run."""
         self._runs += 1
         at_ns = call.start_ns
         for info in infos:

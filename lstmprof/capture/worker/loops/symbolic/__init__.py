@@ -3,7 +3,8 @@
 A training step is one compiled function, with the optimizer's updates. Neither library has a
 timeline. Their virtual machine calls one thunk (a function without arguments) per operator, and a
 profiled step reads the clock around each thunk. This needs the virtual machine in Python instead of
-C; the overhead of the profile shows the cost. Only Scans (loops) show their phase.
+C; the measured overhead of the profile contains the cost. Only the names of Scans (loops) show
+whether an operator belongs to the forward or the backward pass.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Updates = List[Tuple[Any, Any]]  # (shared variable, its next value)
 
 
 class Library(NamedTuple):
-    """What the loop needs of a library, under common names."""
+    """The functions of Theano or PyTensor that this loop needs, under common names."""
 
     name: str
     title: str
@@ -175,10 +176,10 @@ PRODUCTS = ("Dot22", "Dot22Scalar", "Gemm", "Dot", "BatchedDot")
 
 
 def clocked_linker(machine: Any, library: str, readings: Readings) -> Any:
-    """Return a linker whose thunks read the clock."""
+    """Return a linker that reads a clock around each thunk."""
 
-    # The class holds the readings: libraries create further linkers of it, such as for a Scan's
-    # graph.
+    # The class, not its object, has the readings: libraries create further linkers of this class,
+    # such as for a Scan's graph.
     class ClockedLinker(machine):  # type: ignore[misc]
         def __init__(self, **options: Any) -> None:
             super().__init__(**dict(options, use_cloop=False))

@@ -1,7 +1,7 @@
 """The step loop for PyTensor.
 
 It uses the C backend (``CVM``). The Numba backend, the default since 3.0, compiles a step to one
-function that no profiler can see into; its steps were as fast.
+function that no profiler can see into; steps were equally fast with both.
 """
 
 from __future__ import annotations

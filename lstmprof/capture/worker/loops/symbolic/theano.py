@@ -53,7 +53,7 @@ def _clocked(linker: Any) -> Iterator[None]:
     from theano.compile import mode as modes
 
     before = modes.get_default_mode()
-    # Scan changes the mode's optimizer, so it must be a query, not a finished optimizer
+    # an optimizer query, not an optimizer already built from it, because Scan changes the query
     modes.instantiated_default_mode = modes.Mode(linker, before.provided_optimizer)
     try:
         yield
