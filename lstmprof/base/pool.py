@@ -35,7 +35,7 @@ _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class KilledError(Exception):
-    """A worker ended before it answered."""
+    """A worker process ended before it returned a result."""
 
 
 class Pool(Executor):
@@ -59,7 +59,7 @@ class Pool(Executor):
     def submit(
         self, call: Callable[_Given, _Made], /, *args: _Given.args, **kwargs: _Given.kwargs
     ) -> Future[_Made]:
-        """Run a call in a worker."""
+        """Call a function in a worker process; return a future of its result."""
         return self._threads.submit(self._answer, pickle.dumps((call, args, kwargs), protocol=5))
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
@@ -118,7 +118,7 @@ def is_worker() -> bool:
 
 
 def serve() -> None:
-    """Run the tasks from standard input until it is closed."""
+    """Run the tasks that arrive on standard input, until it is closed."""
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep printed text out of the answer

@@ -84,7 +84,7 @@ class Forest:
         return np.asarray(until[self.preorder + self.size] - until[self.preorder], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return which of ``rows`` are not inside another of these rows with an equal ``code``."""
+        """Return which of ``rows`` are not nested in another of them with an equal ``code``."""
         span = len(self.preorder) + 1
         begin = code[rows] * span + self.preorder[rows]
         order = np.argsort(begin)

@@ -31,7 +31,7 @@ _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
 _MOST_REGISTERS = 1024
 _MOST_BYTES = 2**30
 _MOST_MESSAGE_BYTES, _MOST_RANKS = 2**48, 2**24
-#: Letters of a process group's name that are kept. Chosen by hand.
+#: The name of a process group is cut to this many letters. Chosen by hand.
 _MOST_NAME = 100
 _DECIMALS = 6
 

@@ -222,7 +222,7 @@ def _may_be_profile(name: str) -> bool:
 
 
 def _groups_in_file(source: Source, head: bytes) -> list[list[Source]]:
-    """Return the groups in an archive, or the file alone."""
+    """Return the groups of profiles in an archive, or a file that is no archive as a group."""
     return (
         _grouped(_members(source)) if raw_file.is_tar(raw_file.unpacked_head(head)) else [[source]]
     )

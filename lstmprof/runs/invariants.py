@@ -31,8 +31,8 @@ MOST_NS = 2**62
 #: real files, even repeated events of one step take 4.8 bytes.
 FREE_ROWS = 2**22
 ROW_BYTES = 1
-#: ``ROW_BYTES`` of counters.parquet, smaller because only one batch is in memory. Real rows take 3
-#: bytes or more, evenly repeated ones 0.1.
+#: Like ``ROW_BYTES``, but for counters.parquet; smaller, because only one batch of rows is in
+#: memory. Real rows take 3 bytes or more, evenly repeated rows 0.1.
 COUNTER_BYTES = 0.01
 #: Most bytes of texts: ``FREE_TEXT_BYTES`` in any file, or ``TEXT_RATIO`` times its size if that is
 #: more (real runs: at most twice). Chosen by hand.
@@ -157,7 +157,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
 
 
 def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
-    """Yield the faults in a batch, which begins at row ``first`` of ``count`` rows."""
+    """Yield what is wrong in a batch of events; it begins at row ``first`` of ``count`` rows."""
     for field in SCHEMA:
         if not field.nullable and batch.column(field.name).null_count:
             yield _NULL.format(field.name)

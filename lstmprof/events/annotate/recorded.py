@@ -87,7 +87,7 @@ class Reading:
         self._running: Ints = np.empty(0, dtype=np.int64)
 
     def columns(self, events: EventTable) -> Columns:
-        """Return the columns of the next part."""
+        """Return the ``Columns`` of the next part of the table."""
         activity = events.is_kind(*ACTIVITY_KINDS)
         runtime = events.is_kind("runtime")
         calls = runtime & ~self._within_runtime(events, runtime)  # no driver call inside a call
@@ -266,7 +266,7 @@ class _Lost:
         self._captures: Counter[tuple[str, int]] = Counter()  # (flag name, thread): number of calls
 
     def add(self, columns: Columns, process: Ints, activity_counts: ActivityCounts) -> None:
-        """Count the launches of the next part."""
+        """Count the launches in the next part of the table."""
         launches = columns.where("kernel launch")
         has_activity = activity_counts.any(columns.row[launches])
         lost, with_activity = launches[~has_activity], launches[has_activity]
@@ -281,7 +281,7 @@ class _Lost:
     def _count_ends(
         self, lost: Ints, lost_ns: Ints, with_activity: Ints, with_activity_ns: Ints
     ) -> None:
-        """Count lost launches before the first and after the last launch with an activity."""
+        """Count launches without an activity before the first, and after the last, with one."""
         first, last = _late(self._processes), _early(self._processes)
         np.minimum.at(first, with_activity, with_activity_ns)
         np.maximum.at(last, with_activity, with_activity_ns)
@@ -361,7 +361,7 @@ class _Overlaps:
     def add(
         self, columns: Columns, process: Ints, activities: Ints, activity_counts: ActivityCounts
     ) -> None:
-        """Count overlaps in the next part."""
+        """Count overlaps in the next part of the table."""
         rows = activities[columns.stream[activities] != NONE]
         own = (
             columns.stream[rows],

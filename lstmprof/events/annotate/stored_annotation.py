@@ -110,7 +110,7 @@ class Partitions:
         return list(np.ascontiguousarray(rows.T))
 
 
-#: So many events with neighbouring ids are written to the same file.
+#: Events with neighbouring ids go to the same file, this many at a time.
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)

@@ -38,8 +38,8 @@ _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
 #: Alias of a foreign key in joins.
 _KEY = "pointing_key"
-#: Bytes of the page size and of the page count in the file's header. Source:
-#: https://sqlite.org/fileformat2.html, section 1.3.
+#: (first byte, byte after the last) of the page size and of the page count in the file's header.
+#: Source: https://sqlite.org/fileformat2.html, section 1.3.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 

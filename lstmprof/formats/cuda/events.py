@@ -101,12 +101,12 @@ def cupti_launch_config(*numbers: int) -> str | None:
 
 
 def natural(values: Ints) -> Ints:
-    """Mark numbers below 0, and CUPTI's unsigned −1, as ``UNKNOWN``."""
+    """Replace numbers below 0, and CUPTI's unsigned −1, by ``UNKNOWN``."""
     return np.where((values >= 0) & (values != 2**32 - 1), values, UNKNOWN)
 
 
 def positive(values: Ints) -> Ints:
-    """Mark ids of 0 or less as ``UNKNOWN``."""
+    """Replace ids of 0 or less by ``UNKNOWN``."""
     return np.where(values > 0, values, UNKNOWN)
 
 

@@ -180,7 +180,7 @@ def nvtx_range(text: str) -> NvtxRange:
 
 @lru_cache(maxsize=65_536)
 def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
-    """Return (kind, name): ``mm`` with a ``seq`` is ``("op", "aten::mm")``."""
+    """Return (kind, name) of a range: the text ``mm`` with a ``seq`` is the op ``aten::mm``."""
     if _STEP.fullmatch(name):
         return "step", name
     if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):

@@ -47,7 +47,7 @@ _ABOUT_GPU = re.compile(r"(?i)cupti|cuda|gpu|roctracer|rocprof|hip")
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether JSON has Kineto's header or categories."""
+    """Return whether a file is JSON with Kineto's header or categories of events."""
     if not raw.looks_like_json:
         return False
     events = trace_events(raw.json)
@@ -210,7 +210,7 @@ def _devices(header: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]
 
 
 def _logged(header: Mapping[str, Any]) -> list[str]:
-    """Return the first errors and warnings in a trace's header."""
+    """Return the first errors and warnings that the profiler logged in the trace's header."""
     lists = [(level, header.get(level)) for level in _LOGGED]
     lines = [(level, line) for level, lines in lists if isinstance(lines, list) for line in lines]
     return [one_line(rows.clean(str(line)))[:200] for _, line in lines[:_MAX_LOGGED]]

@@ -48,7 +48,7 @@ _WHOLE_OPS = (
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether events have this profiler's process names."""
+    """Return whether a trace has the process names of ``torch.autograd.profiler``."""
     return any(event.get("ph") == "X" and _is_recorded(event) for event in json_events(raw))
 
 

@@ -268,7 +268,7 @@ _HOST = 0
 _TYPE, _DEVICE = "Device Type", "Device Id"
 _SIZES = {"Total Allocated": ALLOCATED, "Total Reserved": RESERVED, "Bytes": CHANGE}
 _NUMBER = re.compile(r"-?\d{1,300}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-#: Series of a counter with one of these names; lstmprof calls the series like the counter.
+#: Names of series that say nothing; lstmprof gives such a series the name of its counter.
 _PLAIN = ("", "value")
 
 

@@ -203,7 +203,7 @@ class Records:
         add[_LAUNCH].append(self._launch_codes([values[name] for name in _LAUNCHED_WITH]))
 
     def _launch_codes(self, columns: Sequence[Sequence[Any]]) -> Ints:
-        """Give each event the number of its launch configuration; ``NO_LAUNCH`` without a block."""
+        """Give each event the number of its launch configuration, or ``NO_LAUNCH``."""
         codes = np.full(len(columns[0]), NO_LAUNCH)
         if columns[0].count(None) < len(codes):
             has_block = np.fromiter(map(is_not, columns[0], repeat(None)), np.bool_, len(codes))
@@ -245,7 +245,7 @@ class Records:
         return codes[self._chosen], list(self._launches)
 
     def _spread(self, arg_values: Ints, absent: int) -> Ints:
-        """Add ``absent`` for each event without arguments."""
+        """Expand values of the events with arguments to all events; the others get ``absent``."""
         values = np.full(self._count, absent)
         values[self._with_args] = arg_values
         return values

@@ -57,7 +57,7 @@ MOST_WORKERS = 4
 #: before the events, or a few MB with environment variables.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
-#: The end of a piece is searched first in its last 32 KiB, then in all of it.
+#: The end of a piece is searched first in its last 32 KiB, then in the whole piece.
 _END_BYTES = 2**15
 _AHEAD = 2  # unfinished pieces per worker
 _MOST_WAITING = 4  # submitted pieces per worker that are not yet yielded in order
@@ -211,7 +211,7 @@ def _done(piece: Piece | None) -> Future[Piece | None]:
 
 
 def _worker_count() -> int:
-    """Return how many worker processes to start: one core stays free, and a worker starts none."""
+    """Return how many workers to start: one core stays free, and a worker itself starts none."""
     if is_worker():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -356,7 +356,7 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Return where the list of events may end: (end of last event, closing bracket), last first."""
+    """Return where the list of events may end: (end of event, closing bracket), latest first."""
     matches = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(matches)]
 

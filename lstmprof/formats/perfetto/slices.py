@@ -62,7 +62,7 @@ class Outline:
         return children[order], np.array(self.parents, np.uint64)[order]
 
     def existing(self, number: int) -> int:
-        """Return this track's number, or that of its nearest ancestor in ``tables``."""
+        """Return this track's number, or that of its nearest ancestor in ``tracks``."""
         children, parents = self._sorted
         for _ in range(_DEEPEST_TRACK):
             if number in self.tracks or number < 0:
@@ -166,7 +166,7 @@ IMPOSSIBLE = "their time is invalid"
 
 
 class Slice(NamedTuple):
-    """A slice or an instant; ``number`` counts slices by their begin."""
+    """A slice or an instant; ``number`` counts slices in the order in which they begin."""
 
     number: int
     track: int

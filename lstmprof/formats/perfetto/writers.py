@@ -269,7 +269,10 @@ def _owner_of(above: list[Track]) -> TrackOwner:
 
 
 def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, Any]:
-    """Convert a slice to an event of Kineto's JSON; ``builder``: Kineto wrote the trace."""
+    """Convert a slice to an event of Kineto's JSON.
+
+    ``builder`` says whether Kineto's own builder wrote the trace.
+    """
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
     # The id of an op is not that of a launch.
@@ -311,7 +314,7 @@ def _category(name: str, arguments: Mapping[str, Any], owner: TrackOwner) -> str
 
 
 def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | None:
-    """Convert a slice of rocprofv3 to a row; None if ``rocm.rocprofv3`` leaves it out."""
+    """Convert a slice of rocprofv3 to a row; None if ``rocm.rocprofv3`` omits such events."""
     arguments, name = slice_.arguments, slice_.name
     timed = (slice_.start_ns, slice_.dur_ns)
     pid = owners.only_pid if owner.pid is None else owner.pid

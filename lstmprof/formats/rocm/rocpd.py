@@ -89,7 +89,7 @@ class Process:
             yield {**event_values, **read}
 
     def extdata(self, table: str) -> Iterator[list[str | None]]:
-        """Yield ``extdata`` (JSON text) of each row of a table, in the chunks of ``chunks``."""
+        """Yield ``extdata`` (JSON text) of rows of a table, in the same chunks as ``chunks``."""
         own, events = self._table(table), self._table("event")
         if self._points_to(own, events):
             chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
@@ -343,7 +343,7 @@ def _profile(path: Path | str, database: Database) -> Profile:
 
 
 def _suffixes(database: Database) -> list[str]:
-    """Return the end of the table names of each process (``_<guid>``)."""
+    """Return the ending of each process's table names (``_<guid>``)."""
     named = [
         (own, table) for own in _ROCPD_TABLES for table in database.columns if table.startswith(own)
     ]

@@ -185,7 +185,7 @@ _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
 #: XLA writes this text as ``tf_op`` of every kernel on AMD; it is not the name of an op.
 _NO_OP = "XlaModule:"
 
-#: Stats with the levels of an annotation, innermost first.
+#: Names of the stats with the levels of an annotation, the innermost level first.
 LEVELS = tuple(f"level {depth}" for depth in range(7, -1, -1))
 _LEVELS = frozenset(LEVELS)
 #: The stats that are read.
@@ -387,12 +387,12 @@ class PlaneTables:
         return name, {**shared, **self.stats(event.stats)}
 
     def stats(self, stats: Any) -> dict[str, Any]:
-        """Return the ``wanted`` stats by name."""
+        """Return the values of the ``wanted`` stats by name."""
         named = ((self.wanted.get(stat.metadata_id), stat) for stat in stats)
         return {name: self.value(stat) for name, stat in named if name is not None}
 
     def all_stats(self, stats: Any) -> dict[str, Any]:
-        """Return all stats by name."""
+        """Return the values of all stats by name."""
         return {self._stat_names.get(s.metadata_id, ""): self.value(s) for s in stats}
 
     def stat_name(self, number: int) -> str | None:

@@ -225,7 +225,7 @@ def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
 
 
 def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[LineEvents]:
-    """Read events from protobuf messages, some at a time."""
+    """Read events that are protobuf messages, in batches."""
     remaining = iter(events)
     while batch := list(itertools.islice(remaining, wire.PIECE_EVENTS)):
         timed = [(_interval(line.start_ns, event), event) for event in batch]

@@ -114,7 +114,7 @@ def message_class(name: str, messages: Messages, root: str) -> Any:
             field.type = _TYPES.get(bare, _MESSAGE)
             if field.type == _MESSAGE:
                 field.type_name = f".{file.package}.{bare}"
-    # its own pool, because TensorFlow may be loaded as well
+    # lstmprof's own pool of protobuf classes, because TensorFlow may be loaded as well
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{root}"))

@@ -129,7 +129,7 @@ class Device(NamedTuple):
 
     @property
     def holds_all(self) -> bool:
-        """Return whether the process has the kernels, or the copies, of all streams."""
+        """Return whether the process of the file has the kernels, or the copies, of all streams."""
         return self.lane in (_KERNELS, _COPIES)
 
     @property
