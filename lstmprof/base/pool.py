@@ -35,7 +35,7 @@ _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class KilledError(Exception):
-    """A worker ended before it answered."""
+    """A worker process ended before it returned a result."""
 
 
 class Pool(Executor):
@@ -118,7 +118,7 @@ def is_worker() -> bool:
 
 
 def serve() -> None:
-    """Run the tasks from standard input until it is closed."""
+    """Run the tasks that arrive on standard input, until it is closed."""
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep printed text out of the answer

@@ -31,7 +31,7 @@ _MOST_DIGITS = 9
 
 
 def own_prefix(prefix: str) -> str:
-    """Return how the names of files begin that this process creates."""
+    """Return the prefix of the names of all files that this process creates."""
     return f"{prefix}{_host_identity()}{os.getpid()}-{_start_of('self') or ''}-"
 
 

@@ -135,7 +135,7 @@ class Stages:
             self.at(f"{self._done} of {total} {noun}")
 
 
-#: If there are more files that are no profiles, they share one line.
+#: If more files than this are no profiles, they share one line.
 MOST_FOREIGN_LINES = 3
 
 

@@ -23,7 +23,7 @@ _BITS = 63
 
 @dataclass(frozen=True)
 class Segments:
-    """Disjoint intervals sorted by time; ``owner`` is the number of the event that each shows."""
+    """Disjoint intervals sorted by time; each shows the event or interval with number ``owner``."""
 
     start_ns: Ints
     end_ns: Ints
@@ -63,10 +63,10 @@ def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
 
 
 def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
-    """At each time, find the running interval that comes first in ``order``.
+    """Return segments that show at each time the running interval that is first in ``order``.
 
-    The result is joined to segments. ``order`` lists positions, the most important first. Times
-    without an interval are left out.
+    ``order`` lists the positions of intervals, the most important first. Times without an interval
+    are left out.
     """
     count = len(start_ns)
     place = np.empty(count, dtype=np.int64)
@@ -93,7 +93,7 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
     """Return for each cell the least ``value`` of the ranges [left, right) that cover it.
 
-    A cell that no range covers gets ``none``.
+    A cell lies between two neighbouring times. A cell that no range covers gets ``none``.
     """
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)

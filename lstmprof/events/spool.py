@@ -51,7 +51,7 @@ class SortedFiles:
 
     @property
     def most_at_once(self) -> int:
-        """Return how many files at most have rows around the same time."""
+        """Return how many files, at most, overlap at the same time."""
         first, last = (np.sort(times) for times in self._ends)
         begun, ended = np.arange(1, len(first) + 1), np.searchsorted(last, first)
         return int((begun - ended).max())

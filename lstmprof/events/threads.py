@@ -92,7 +92,7 @@ def _on_thread(events: EventTable) -> Flags:
 def nesting_order(events: EventTable, rows: Ints) -> Ints:
     """Sort ``rows`` so that an enclosing event comes before the events inside it.
 
-    The rows of an events table already have this order, except equal intervals.
+    The rows of an events table already have this order, except events with equal times.
     """
     start = events.start_ns[rows]
     dur = events.dur_ns[rows]

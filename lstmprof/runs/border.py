@@ -51,7 +51,7 @@ _Made = TypeVar("_Made")
 
 
 def path_of(run: Run) -> Path:
-    """Return the folder of a run, as ``from_good`` needs it."""
+    """Return the folder of a run, by which errors name the run."""
     return run.path
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
 
-#: Called with path and run name before a profile is read.
+#: Function that is called with (path, name of the run) before a profile is read.
 Reading = Callable[[Path, str], None]
 
 
@@ -55,7 +55,7 @@ def open_runs(
     same rules. Errors of unreadable inputs go to ``leave_out``.
 
     Raises:
-        LstmprofError: no word can be read.
+        LstmprofError: nothing at any path or URL can be read.
     """
     return [run for runs in opened(words, cache, leave_out) for run in runs]
 
@@ -66,7 +66,7 @@ def opened(
     leave_out: LeaveOut,
     reading: Reading = lambda path, name: None,
 ) -> list[list[Run]]:
-    """Open runs like ``open_runs``; return one list for each word that has runs.
+    """Open runs like ``open_runs``; return one list for each path or URL that has runs.
 
     ``reading`` is called before lstmprof reads the profile in a single local file.
     """
@@ -115,18 +115,18 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
 
 
 def _runs_at(word: Path | str) -> Sequence[Path | str]:
-    """Return ``word`` if it is a run, or else the runs directly inside it."""
+    """Return ``word``, a path or URL, if it is a run, or else the runs directly inside it."""
     if is_url(word):
         return remote.run_urls_at(str(word))
     path = Path(word)
-    # Reading the profiles reports a word that is no folder.
+    # A path that is no folder is reported later, when profiles are read.
     if not str(word) or not path.is_dir():
         return []
     return [path] if is_run(path) else run_folders_in(path)
 
 
 def _runs_below(word: Path | str) -> list[Path]:
-    """Return the folders of runs at any depth below ``word``."""
+    """Return the folders of runs at any depth below the folder ``word``."""
     if is_url(word) or not str(word):
         return []
     below = []
@@ -150,7 +150,7 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 def _ingest(
     word: Path | str, cache: Path, result: _Opened, reading: Reading, deeper: Collection[Path]
 ) -> None:
-    """Make runs of the raw profiles at ``word``, unless the cache has these runs.
+    """Make runs of the raw profiles at the path or URL ``word``, unless the cache has them.
 
     ``deeper`` are the folders of runs below ``word``; their profiles are not read again.
     """

@@ -56,7 +56,7 @@ def _untrusted(folder: Path) -> str | None:
 
 
 def _home() -> Path:
-    """Return the home folder; a user without one (in containers) gets a missing folder."""
+    """Return the home folder; for a user without one (in containers), a path that is missing."""
     try:
         return Path.home()
     except RuntimeError:

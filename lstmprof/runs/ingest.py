@@ -136,7 +136,7 @@ def ingest_profiles(
     force: bool = False,
     step_range: str | None = None,
 ) -> Ingested:
-    """Make runs in ``out``, a folder or URL, from the raw profiles at ``word``.
+    """Make runs in ``out``, a folder or URL, from raw profiles at the path or URL ``word``.
 
     The ranks of one job become one run. Host ranges whose names match ``step_range`` are the steps.
     If a file is unreadable, the others are still read.
@@ -223,7 +223,7 @@ def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
 def tasks(
     word: Path | str, out: Path | str, *, name: str | None, force: bool, step_range: str | None
 ) -> list[Task]:
-    """Return one task for each run that the files at ``word`` can become."""
+    """Return one task for each run that the files at the path or URL ``word`` can become."""
     groups = [part for group in sources.groups(word) for part in _parts(group)]
     if name and len(groups) > 1:
         raise UsageError(

@@ -31,8 +31,8 @@ MOST_NS = 2**62
 #: real files, even repeated events of one step take 4.8 bytes.
 FREE_ROWS = 2**22
 ROW_BYTES = 1
-#: ``ROW_BYTES`` of counters.parquet, smaller because only one batch is in memory. Real rows take 3
-#: bytes or more, evenly repeated ones 0.1.
+#: Like ``ROW_BYTES``, but for counters.parquet; smaller, because only one batch of rows is in
+#: memory. Real rows take 3 bytes or more, evenly repeated rows 0.1.
 COUNTER_BYTES = 0.01
 #: Most bytes of texts: ``FREE_TEXT_BYTES`` in any file, or ``TEXT_RATIO`` times its size if that is
 #: more (real runs: at most twice). Chosen by hand.
@@ -46,7 +46,7 @@ _TEXTS = (pa.string(), pa.large_string())
 
 
 def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
-    """Check the types of all columns; wider integers and dictionaries of texts are valid, too."""
+    """Check the types of columns; any width of integers, and dictionaries of texts, are valid."""
     for field in actual:
         wanted = schema.field(field.name).type
         if not _serves(field.type, wanted):

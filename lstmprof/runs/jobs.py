@@ -75,7 +75,7 @@ def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> I
         remove(parts[0].base)
 
 
-#: Fewer bytes in all are read by one process before a second process has started.
+#: One process reads fewer bytes than this before a second process has started.
 _WORTH_BYTES = 32 * 2**20
 #: Seconds between checks whether the workers still exist.
 _LOOK_S = 5

@@ -755,6 +755,11 @@ CASES: dict[str, Case] = {
             "a fused form": series(kernels=UPDATES, ops=[op("Optimizer.step#RMSprop.step", 1)]),
             "a known optimizer": series(kernels=UPDATES),
             "a series of launches": series(kernels=UPDATES, ops=ADAM, seen=TORCH),
+            "of most rows": series(
+                kernels=UPDATES,
+                ops=ADAM,
+                seen=replace(with_gaps(), dense_tables=(DenseTable(100, 10, 140),)),
+            ),
         },
     ),
     "compute on the device": Case(

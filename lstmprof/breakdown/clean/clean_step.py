@@ -62,6 +62,10 @@ STARVED = 0.5
 #: Natural logarithm of the slowdown (16 %) of a thread that shares its core all the time. Chosen by
 #: hand, from eight programs that ran beside four busy processes per core.
 SHARED_CORE = 0.15
+#: The same (35 %) if the load average per core before the run is at least ``CROWDED``. Measured:
+#: 0.0 to 0.4 for five programs beside four busy processes per core, although their threads waited
+#: for CPUs for only 3 % of the time, because cores share caches.
+CROWDED_CORES, CROWDED = 0.3, 2.0
 
 
 @dataclass(frozen=True)
@@ -202,11 +206,11 @@ def clean_step(
         cost = _Cost(slots, measured.info, device is not None)
         timed, most_ns = None, None
         share = iterations.cpu_share if iterations else None
-        starved = share is not None and share < STARVED and not slots.vary
-        usual = 0.5 if slots.vary else 0.0 if starved else QUANTILE
+        starved = share is not None and share < STARVED
+        usual = 0.0 if starved else QUANTILE
         least_between = BETWEEN_PROCESSES
         if iterations:
-            timed = iterations.quantile_ns(usual, slots.rare_slots_ns(times))
+            timed = iterations.quantile_ns(usual, slots.occasional_ns(times))
             most_ns = iterations.undelayed_ns
             if device is None and not starved:
                 blocked_ns = iterations.blocked_ns
@@ -221,7 +225,8 @@ def clean_step(
             more_ns = iterations.quantile_ns() - float((times - cost_ns) @ slots.share)
             blocked_ns = max(blocked_ns + min(more_ns, 0.0), 0.0)
         rounds = measured.info.profiled_rounds
-        disturbance = _disturbance(measured, share, timed, float((times - cost_ns) @ slots.share))
+        without_ns = float((times - cost_ns) @ slots.share)
+        disturbance = _disturbance(measured, share, timed, without_ns, slots.moves)
         disturbance = replace(disturbance, least_between=least_between)
     stalled = slots.stalled(times, only_input=measured is not None, blocked_ns=blocked_ns)
     stalled = np.where(extra, 0.0, stalled)
@@ -264,12 +269,12 @@ def clean_step(
 
 
 def _disturbance(
-    measured: Measured, share: float | None, timed: float | None, clean_ns: float
+    measured: Measured, share: float | None, timed: float | None, clean_ns: float, moves: bool
 ) -> Disturbance:
     """Return how uncertain the clean step is because programs shared the CPUs.
 
     ``share`` is the share of time in which the thread of the timed iterations had a CPU. ``timed``
-    is the target for the clean step. Both are None if unknown.
+    is the target for the clean step. Both are None if unknown. ``moves``: see ``SlotTimes.moves``.
     """
     iterations, info = measured.iterations, measured.info
     threads = info.threads or len(info.affinity or (0,))
@@ -277,11 +282,17 @@ def _disturbance(
     between = BETWEEN_THREADED if threaded else BETWEEN_PROCESSES
     if iterations is None or timed is None:
         return Disturbance(between=between)
-    down = 0.0 if share is None else (1 - share) * math.log(max(threads, 1))
-    if share is not None:  # on a busy core, caches are shared even while the thread runs
-        down += SHARED_CORE * (1.0 if 1 - share > MOST_WAITED else 1 - share)
+    load, cores = info.load_average_before, info.hardware.cores
+    crowded = bool(load and cores and load[0] >= CROWDED * cores)
+    waited = 0.0 if share is None else 1 - share
+    down = waited * math.log(max(threads, 1))
+    if crowded:
+        down += CROWDED_CORES
+    else:  # on a busy core, caches are shared even while the thread runs
+        down += SHARED_CORE * (1.0 if waited > MOST_WAITED else waited)
     if clean_ns < 0.99 * timed:  # busy machine: the iterations do not limit the 95 % interval
-        return Disturbance(down, between=between)
+        up = math.log(timed / clean_ns) if moves and clean_ns > 0 else 0.0
+        return Disturbance(down, between=between, up=up)
     median = iterations.quantile_ns(0.5) or timed
     return Disturbance(down, max(math.log(median / timed), 0.0), between)
 

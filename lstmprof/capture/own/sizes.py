@@ -1,4 +1,4 @@
-"""Record the sizes of recurrent layers from calls of PyTorch's modules.
+"""Record the sizes of recurrent layers and embeddings from calls of PyTorch's modules.
 
 A profile without shapes does not show a layer's number of time steps. The shape of the layer's
 input does, at the cost of one list entry per call. Source: torch/nn/modules/rnn.py.
@@ -30,15 +30,15 @@ class _LayerCall(NamedTuple):
 
 
 class ModuleSizes:
-    """Records the calls of recurrent modules in profiled steps, by wrapping ``forward``.
+    """Records the calls of such modules in profiled steps, by wrapping ``forward``.
 
     Hooks on modules would miss direct calls of ``forward``, as in AWD-LSTM.
     """
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        names = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
-        self._recurrent = [getattr(torch.nn, name) for name in names]
+        names = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell", "Embedding")
+        self._modules = [getattr(torch.nn, name) for name in names]
         self._calls: list[_LayerCall] = []
         self._begun = self._ended = 0  # profiled steps
         self._undo: list[Callable[[], None]] = []
@@ -53,7 +53,7 @@ class ModuleSizes:
         # with wrappers, torch.compile would compile the model again
         if not self._undo and not has_compiled():
             self._thread = threading.get_ident()
-            for module in self._recurrent:
+            for module in self._modules:
                 self._undo.append(functools.partial(setattr, module, "forward", module.forward))
                 module.forward = self._noted(module.forward)
 
@@ -82,14 +82,14 @@ class ModuleSizes:
         self._calls.append(_LayerCall(self._begun, module, data.shape, batch_sizes, dtype))
 
     def inputs(self, count: int, later: int) -> Iterator[StepInputs]:
-        """Yield (op, input shapes, dtypes, step) of recurrent ops in the run's profiled steps."""
+        """Yield (op, input shapes, dtypes, step) of such ops in the run's profiled steps."""
         # the last ``later`` steps are not in the run
         first = self._ended - later - count + 1
         for call in self._calls:
             if first <= call.step < first + count:
-                name, shapes, dtypes = (
-                    _cell_op(call) if hasattr(call.module, "weight_ih") else _layer_op(call)
-                )
+                op = _cell_op if hasattr(call.module, "weight_ih") else _layer_op
+                op = _look_up if hasattr(call.module, "num_embeddings") else op
+                name, shapes, dtypes = op(call)
                 yield name, shapes, dtypes, call.step - first
 
     def _dtype(self, data: Any) -> str:
@@ -125,6 +125,13 @@ def _layer_op(call: _LayerCall) -> OpInputs:
     counts = [module.num_layers, directions]
     shapes += [[state, memory] if module.mode == "LSTM" else state, weights, counts]
     return "aten::" + module.mode.lower(), shapes, dtypes
+
+
+def _look_up(call: _LayerCall) -> OpInputs:
+    """Return (name, shapes, types) as the profiler records them for ``aten::embedding``."""
+    weight = call.module.weight
+    dtypes = [str(weight.dtype).replace("torch.", ""), call.dtype]
+    return "aten::embedding", [list(weight.shape), list(call.shape)], dtypes
 
 
 def _cell_op(call: _LayerCall) -> OpInputs:

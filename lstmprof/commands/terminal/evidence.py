@@ -26,7 +26,7 @@ from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.diagnose.verdict.sentences import roofline_sentence
 
-#: Findings whose evidence is printed; JSON has the evidence of all.
+#: Number of findings whose evidence is printed; JSON has the evidence of all findings.
 _WITH_EVIDENCE = 3
 #: Longest name of a run in a column's header.
 _WIDTH = 28
@@ -58,7 +58,7 @@ def show_findings(diagnosis: Diagnosis) -> None:
 
 
 def show_roofline(limit: Roofline) -> None:
-    """Print the roofline, with the busy and the least time of each category."""
+    """Print the roofline: busy time and least possible time of each category."""
     cells = [
         [
             listed(PART_WORDS.get(name, name) for name in reach.categories),

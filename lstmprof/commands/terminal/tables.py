@@ -21,8 +21,8 @@ _LONG = ("name", "rule", "op", "within")
 _PARTS = ("category", "part")
 #: A narrow terminal omits this column.
 _SPARE = "rule"
-#: Unit of a column -> (minimum, unit to print, factor, decimals), for the first minimum that the
-#: column's largest value reaches.
+#: Unit of a column -> rows (minimum, unit to print, factor, decimals). The first row counts whose
+#: minimum the column's largest value reaches.
 _SCALES = {
     "ns": ((1e6, "ms", 1e-6, 3), (0, "µs", 1e-3, 1)),
     "bytes": ((1e6, "MB", 1e-6, 1), (0, "B", 1, 0)),

@@ -16,7 +16,8 @@ from lstmprof.commands import completion, options, terminal
 if TYPE_CHECKING:
     from lstmprof.breakdown.sql import Answer
 
-#: Default number of rows in a table, which are in memory, because columns are as wide as they need.
+#: Default number of rows in a printed table. All of them are in memory, because the widest text
+#: decides the width of a column.
 _FOR_READING = 1000
 
 

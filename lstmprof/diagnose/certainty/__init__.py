@@ -145,7 +145,10 @@ def _outcome_of_same_work(
     beyond = [f for f in findings if least_excess_ns(f, factor) >= CAUSE_SHARE * whole_ns]
     slower = _without_reason(findings)
     for finding in filter(_is_cause, findings):
-        if finding is not slower and (finding.kind == causes.SLOWER or finding in beyond):
+        large = finding.delta_ns >= CAUSE_SHARE * whole_ns
+        if finding is not slower and (
+            large if finding.kind == causes.SLOWER else finding in beyond
+        ):
             return Outcome("found", cause=finding, ratio=ratio)
     calls = because(slower) if slower is not None and slower in beyond else ""
     name = in_prose(labels(fast, slow)[1])

@@ -119,7 +119,8 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
     most = sum(max(pair) for pair in pairs)
     apart = sum(abs(a - b) for a, b in pairs)
     on_one_kind = (fast.device is None) == (slow.device is None)
-    certain = not any(map(leaves_out, (fast, slow)))
+    frameworks = {fast.framework, slow.framework} - {None}
+    certain = len(frameworks) > 1 or not any(map(leaves_out, (fast, slow)))
     share = SAME_SHARE if certain else SAME_SHARE_OF_EXECUTOR
     same = on_one_kind and bool(most) and apart <= share * most
     factor = _factor(*map(reasons.calls, (fast, slow)))

@@ -136,17 +136,21 @@ def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
     (threads, cpus), (others, free) = mine, other
     if threads <= cpus or others > free:
         return None
-    where = number_of(cpus, "CPU", "CPUs")
-    return Reason(THREADS, f"{threads} busy threads share {where}{_waited(slow)}")
+    text = f"{threads} busy threads share {number_of(cpus, 'CPU', 'CPUs')}"
+    share, usual = _waited(slow), _waited(fast)
+    if share is None:
+        return Reason(THREADS, text)
+    if usual is not None and share < usual + _ALIKE:
+        return None
+    return Reason(
+        THREADS, f"{text}; the busiest thread waits for a CPU {percent(share)} of its time"
+    )
 
 
-def _waited(profile: StepProfile) -> str:
-    """Return a clause: how long the busiest thread waited for a CPU."""
+def _waited(profile: StepProfile) -> float | None:
+    """Return the share of time in which the busiest thread waited for a CPU."""
     cpu_ns, waited_ns = max((t.cpu_ns or 0, t.waited_ns) for t in _threads_of(profile))
-    if not cpu_ns or waited_ns is None:
-        return ""
-    share = percent(waited_ns / (waited_ns + cpu_ns))
-    return f"; the busiest thread waits for a CPU {share} of its time"
+    return waited_ns / (waited_ns + cpu_ns) if cpu_ns and waited_ns is not None else None
 
 
 def _threads_of(profile: StepProfile) -> list[ThreadTime]:

@@ -28,6 +28,7 @@ from lstmprof.diagnose.remedies.rows import (
     series_of_launches,
     times_called,
 )
+from lstmprof.diagnose.remedies.work import tables_of_few_rows
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.implementations import LOOP
@@ -174,6 +175,8 @@ def fused_optimizer(f: Finding) -> Match | None:
         return None
     elif f.slow.device is None:
         saves = _optimizing_ns(f.slow.contributors)
+    if 2 * sum(table.ns for table in tables_of_few_rows(f.slow)) >= saves:
+        return None  # most rows need no update
     return Match(f"the optimizer takes {in_ms(f.slow, saves)}", saves)
 
 

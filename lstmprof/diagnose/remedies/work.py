@@ -22,7 +22,7 @@ from lstmprof.diagnose.remedies.rows import (
     often,
     total,
 )
-from lstmprof.diagnose.seen import Product
+from lstmprof.diagnose.seen import DenseTable, Product
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LOOP
 
@@ -287,13 +287,18 @@ def odd_sizes(f: Finding) -> Match | None:
     ),
 )
 def dense_table(f: Finding) -> Match | None:
-    tables = [t for t in f.slow.seen.dense_tables if t.looked_up <= _FEW_ROWS * t.rows]
+    tables = tables_of_few_rows(f.slow)
     if not tables:
         return None
     table, saves = tables[0], sum(t.ns * (1 - t.looked_up / t.rows) for t in tables)
     used = f"{count(table.looked_up)} of {table.rows:,} rows are looked up{f.slow.per_step}"
     seen = f"{used}, but ops over all rows take {in_ms(f.slow, table.ns)}"
     return Match(seen, round(saves))
+
+
+def tables_of_few_rows(profile: StepProfile) -> list[DenseTable]:
+    """Return the embedding tables with dense gradients of which a step uses few rows."""
+    return [t for t in profile.seen.dense_tables if t.looked_up <= _FEW_ROWS * t.rows]
 
 
 def _odd(product: Product) -> list[int]:

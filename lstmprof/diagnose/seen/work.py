@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from lstmprof.breakdown.recurrent.network import dtype_named
-from lstmprof.diagnose.seen.lane import Fact, Lane
+from lstmprof.diagnose.seen.lane import Fact, Lane, median
 from lstmprof.events import DeviceFacts, launch_config
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Ints
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
@@ -105,8 +105,11 @@ def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
             rows, width = table
             key = rows, width
             looked_up[key] = looked_up.get(key, 0) + int(times) * prod(ids)
-    multiplies = ops & events.is_one_of("category", "gemm") & (codes != NONE)
-    multiplied = [entry for code in np.unique(codes[multiplies]) for entry in inputs[code]]
+    multiplies = ops & events.is_one_of("category", "gemm")
+    sized = multiplies & (codes != NONE)
+    multiplied = [entry for code in np.unique(codes[sized]) for entry in inputs[code]]
+    if (multiplies & ~sized).any():
+        return _table_by_time(lane, looked_up, multiplies, inputs)
     tables = []
     for (rows, width), number in looked_up.items():
         # the gradient of a table that a matmul reads, too, is always dense
@@ -120,6 +123,38 @@ def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
         ns = sum(fact.ns for fact in lane.spent_in(np.asarray(roots, np.bool_)))
         tables.append(DenseTable(rows, number / lane.steps, ns))
     return tuple(sorted(tables, key=lambda table: -table.ns))
+
+
+def _table_by_time(
+    lane: Lane, looked_up: Mapping[tuple[int, int], int], multiplies: Flags, inputs: list[Any]
+) -> tuple[DenseTable, ...]:
+    """Return the only embedding table of a profile in which the other ops have no shapes.
+
+    An op of the optimizer is over the whole table if it takes at least half as long as to fill the
+    table's gradient with zeros. Return () if a matmul takes as long, because it may read the table,
+    or if a recurrent layer has weights of half the table's size.
+    """
+    events, ops = lane.events, lane.here & lane.events.is_kind("op")
+    gradients = np.asarray(ops & events.is_one_of("name", _TABLE_GRADIENT), np.bool_)
+    fills = ops & events.is_one_of("name", "aten::fill_") & (lane.inside(gradients) != NONE)
+    if len(looked_up) != 1 or not fills.any():
+        return ()
+    (((rows, width), number),) = looked_up.items()
+    least_ns = median(lane.spent_ns[fills]) / 2
+    large = [shape for shape in _shapes_in(inputs) if 2 * prod(shape) >= rows * width]
+    if (lane.spent_ns[multiplies] >= least_ns).any() or any(s != [rows, width] for s in large):
+        return ()
+    updates = ops & events.is_one_of("category", "optimizer") & (lane.spent_ns >= least_ns)
+    ns = sum(fact.ns for fact in lane.spent_in(np.asarray(updates | gradients, np.bool_)))
+    return (DenseTable(rows, number / lane.steps, ns),)
+
+
+def _shapes_in(entries: Any) -> Iterator[list[int]]:
+    if _is_shape(entries):
+        yield entries
+    elif isinstance(entries, list):
+        for entry in entries:
+            yield from _shapes_in(entry)
 
 
 def _is_shape(entry: Any, dimensions: int | None = None) -> bool:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lstmprof.events.table import EventTable
 
-#: ``source`` in run.json of ``lstmprof capture``; each step ends with a synchronisation.
+#: Value of ``source`` in the run.json that ``lstmprof capture`` writes. Each step of such a run
+#: ends with a synchronisation.
 CAPTURED = "capture"
-#: ``source`` in run.json of a user's own training script.
+#: Value of ``source`` in run.json if the run is of a user's own training script.
 OWN_CODE = "own code"
-#: Sources whose steps end with a synchronisation, and are also timed without a profiler.
+#: Values of ``source`` for runs whose steps end with a synchronisation, and are also timed without
+#: a profiler.
 MEASURED = (CAPTURED, OWN_CODE)
 
 

@@ -21,7 +21,7 @@ _GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients(?:_\d+)?/|transpos
 _PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:)]|$)")
 #: PyTorch's autograd engine wraps every backward node in an op with this prefix.
 _AUTOGRAD = "autograd::engine::"
-#: Backward nodes; PyTorch's older profiler records them without the engine's op.
+#: Names of backward nodes, which PyTorch's older profiler records without the engine's op.
 _GRADIENT_NODE = re.compile(r"[A-Z]\w*Backward\d*|torch::autograd::\w+")
 #: MXNet's engine runs operators while Python is already in another phase, so the names of operators
 #: show the phase.

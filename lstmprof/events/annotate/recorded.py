@@ -87,7 +87,7 @@ class Reading:
         self._running: Ints = np.empty(0, dtype=np.int64)
 
     def columns(self, events: EventTable) -> Columns:
-        """Return the columns of the next part."""
+        """Return the ``Columns`` of the next part of the table."""
         activity = events.is_kind(*ACTIVITY_KINDS)
         runtime = events.is_kind("runtime")
         calls = runtime & ~self._within_runtime(events, runtime)  # no driver call inside a call
@@ -281,7 +281,7 @@ class _Lost:
     def _count_ends(
         self, lost: Ints, lost_ns: Ints, with_activity: Ints, with_activity_ns: Ints
     ) -> None:
-        """Count lost launches before the first and after the last launch with an activity."""
+        """Count launches without an activity before the first, and after the last, with one."""
         first, last = _late(self._processes), _early(self._processes)
         np.minimum.at(first, with_activity, with_activity_ns)
         np.maximum.at(last, with_activity, with_activity_ns)

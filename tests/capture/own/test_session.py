@@ -130,6 +130,7 @@ def test_shapes_are_recorded_where_that_was_seen_to_be_cheap(
     profiler = FakeProfiler(shapes_s)
     clock = SimpleNamespace(perf_counter_ns=lambda: profiler.now_ns)
     monkeypatch.setattr(passes, "time", clock)
+    monkeypatch.setattr(passes, "has_compiled", lambda: False)  # by other tests
     with Session(
         *(tmp_path / "mine",), framework="torch", plan=PLAN, profiler=profiler, report=str
     ) as p:

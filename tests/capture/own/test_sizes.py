@@ -114,6 +114,16 @@ def test_a_loop_of_cells_has_the_sizes_that_recorded_shapes_show(cell: Any, tmp_
     assert seen == expected
 
 
+def test_a_look_up_has_the_sizes_of_its_table_and_of_its_rows() -> None:
+    sizes = ModuleSizes(torch)
+    sizes.step_begins(True)
+    torch.nn.Embedding(20, 3)(torch.zeros(4, 2, dtype=torch.long))
+    sizes.step_ends()
+    sizes.close()
+    look_up = ("aten::embedding", [[20, 3], [4, 2]], ["float32", "int64"], 0)
+    assert list(sizes.inputs(1, 0)) == [look_up]
+
+
 def test_a_profile_of_ones_own_loop_has_sizes_though_shapes_are_expensive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -251,6 +251,7 @@ FIXES = {
     ("jax_gates",): "gates together",
     ("torch_layer", "bfloat16"): "float32 instead of bfloat16",
     ("torch_stream",): "detach the state",
+    ("torch_vocabulary",): "sparse gradient",
     ("torch_memory",): "parallel form",
 }
 

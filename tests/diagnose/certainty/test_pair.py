@@ -124,13 +124,15 @@ def test_kernels_are_counted_on_a_device_alone() -> None:
 
 
 def test_an_executor_that_leaves_short_ops_out_makes_no_other_structure() -> None:
-    def of_executor(ops: int) -> StepProfile:
+    def of_executor(ops: int, framework: str = "tensorflow") -> StepProfile:
         by = contributor("idle", "dispatch", 10, "SessionRun")
         rows = [{"name": "MatMul", "count": 20}, {"name": "Slice", "count": ops}]
-        return profile(by, tables={"ops": table(*rows)})
+        return profile(by, tables={"ops": table(*rows)}, facts={"framework": framework})
 
     assert structure_of(of_executor(80), of_executor(50)).same
     assert not structure_of(of_executor(80), of_executor(20)).same
+    assert structure_of(of_executor(80), of_executor(20, "torch")).certain
+    assert not structure_of(of_executor(80), of_executor(20)).certain
 
 
 def test_a_gpu_s_step_is_never_the_structure_of_a_cpu_s() -> None:

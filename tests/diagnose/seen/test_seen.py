@@ -10,7 +10,7 @@ import pytest
 from events.rows import Row, row, table
 
 from lstmprof.breakdown.attribution import attributed
-from lstmprof.diagnose.seen import Fact, Gaps, Growing, Seen, Small, seen_in
+from lstmprof.diagnose.seen import DenseTable, Fact, Gaps, Growing, Seen, Small, seen_in
 from lstmprof.events import DeviceFacts
 from lstmprof.events.annotate.links import linked, with_forwards
 from lstmprof.events.annotate.steps import Window
@@ -629,6 +629,28 @@ def test_a_module_that_loops_takes_its_gradients_and_their_calls(name: str) -> N
     ]  # fmt: skip
     assert seen(*rows, device=None).looped_module == ("mLSTMCell", 32, (40 + 10) * MS)
     assert seen(*rows[:30], device=None).looped_module is None
+
+
+@pytest.mark.parametrize(
+    ("product_ms", "weights", "found"),
+    [(0.5, [4, 4], True), (1.0, [4, 4], False), (0.5, [52, 8], False)],
+)
+def test_without_shapes_updates_as_long_as_filling_the_gradient_are_over_the_whole_table(
+    product_ms: float, weights: list[int], found: bool
+) -> None:
+    gradient = "aten::embedding_dense_backward"
+    rows = [
+        event("op", "aten::embedding", 0, 1, shapes="[[100,8],[5,2]]"),
+        event("op", "aten::lstm", 1, 2, shapes=f"[[5,2,8],[[1,2,4]],[{weights}]]"),
+        event("op", "aten::mm", 3, 3 + product_ms, category="gemm"),
+        event("op", gradient, 5, 8),
+        event("op", "aten::fill_", 5, 7),
+        event("op", "aten::addcmul_", 10, 11.5, category="optimizer"),
+        event("op", "aten::addcmul_", 12, 12.9, category="optimizer"),  # another parameter
+        event("op", "aten::sqrt", 13, 17, category="optimizer"),
+    ]
+    expected = (DenseTable(100, 10, round((3 + 1.5 + 4) * MS)),) if found else ()
+    assert seen(*rows, device=None).dense_tables == expected
 
 
 def test_a_backward_pass_that_grows_by_as_many_nodes_has_the_time_of_earlier_batches() -> None:

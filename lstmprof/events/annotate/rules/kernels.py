@@ -38,8 +38,8 @@ _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
 
-#: A signature is cut to this many letters, and wrappers are entered to this depth. Real signatures
-#: have at most 10,000 letters and three levels. Chosen by hand.
+#: A signature is cut to this many letters, and wrappers in wrappers are followed to this depth.
+#: Real signatures have at most 10,000 letters and three levels. Chosen by hand.
 _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 
 
@@ -160,7 +160,7 @@ def is_product(kernel: str) -> bool:
     return _PRODUCT.search(tells) is not None and _HELPER.search(name.short) is None
 
 
-#: XLA's autotuner runs these beside the kernels that it times, with the same ``op_name``.
+#: Kernels that XLA's autotuner runs beside those that it times, with the same ``op_name``.
 AUTOTUNER_CHECK = Rule(
     "pointwise",
     "XLA",
