@@ -30,24 +30,25 @@ This page lists the causes that `lstmprof diagnose` can name, in the order in wh
 
 Each entry has some of these lines:
 
+- **Cause:** what in the code or its settings makes the step slow.
 - **Fix:** what to change.
-- **Condition:** in short, what the profile must show. All numbers are per step.
-- **Frameworks:** the frameworks in which the cause occurs. The default is any framework.
-- **Saves:** the time per step that the fix saves; on a GPU, at most this time.
+- **Condition:** what the profile must show before `diagnose` names the cause. Numbers are per step.
+- **Frameworks:** the frameworks in which the cause occurs. Without this line, it can occur in any.
+- **Saves:** the time per step that the fix saves. On a GPU, the fix saves at most this time.
 - **Sources:** pages that explain the cause.
-- **Example:** a profile with this cause, and what lstmprof printed about it. "The fix: 15.3 →
-  2.7 ms per step" is the time of a step before and after the fix. A "generated profile" comes from
-  lstmprof's tests, not from a measurement.
+- **Example:** a profile with this cause, and in quotes what lstmprof printed about the profile.
+  "The fix: 15.3 → 2.7 ms per step" is the time of a step before and after the fix. A "generated
+  profile" was written by lstmprof's tests, not measured.
 
-These terms recur:
+The entries use these terms:
 
 - A **step** is a training step. A **time step** is a step of the recurrent network.
 - A **gap** is idle time of the GPU before a kernel. A **short gap** is at most ten times as long as
   the median gap.
 - **The GPU waits for launches** if the gaps are longer than the kernels, and make up at least half
   of the GPU's idle time.
-- A layer runs **in one op** if one call computes all time steps. It runs **one cell at a time** if
-  each time step calls ops.
+- A layer runs **in one op** if one call computes all time steps. A layer runs **one cell at a
+  time** if each time step calls ops.
 - A **handwritten cell** is an LSTM cell made of matmuls and elementwise ops.
 - A **library op** is an op of cuDNN, MIOpen or oneDNN that computes a whole layer.
 - **Dispatch** is the time that the framework needs to call ops.
@@ -74,8 +75,7 @@ def _entry(row: Remedy) -> Iterator[str]:
     notes = NOTES.get(row.name, {})
     yield f"## {row.name}"
     yield ""
-    yield f"{_capitalised(row.cause)}."
-    yield ""
+    yield f"- **Cause:** {_capitalised(row.cause)}."
     yield f"- **Fix:** {row.fix}."
     yield f"- **Condition:** {_capitalised(row.condition)}."
     if row.frameworks:

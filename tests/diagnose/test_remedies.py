@@ -1949,7 +1949,7 @@ def test_what_indexing_takes_is_of_the_kinds_of_its_row_at_most() -> None:
 def test_what_another_form_takes_instead_is_subtracted() -> None:
     slow = run(TANH, seen=replace(TORCH, scripted=(replace(NODE, ns=800),)))
     (given,) = advice("elementwise", slow)
-    assert given.gain == "saves about 0.001 ms, minus the time of the new backward pass"
+    assert given.gain == "saves about 0.001 ms, minus the time of nn.LSTM's backward pass"
     assert alone(slow).verdict.cause == given.cause
 
 

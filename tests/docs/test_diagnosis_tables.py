@@ -42,7 +42,7 @@ def test_every_cause_is_in_the_catalogue_with_its_evidence_and_sources() -> None
     for row in TABLE:
         _, _, entry = page.partition(f"\n## {row.name}\n")
         entry = entry.partition("\n## ")[0]
-        assert entry.startswith(f"\n{CATALOGUE['_capitalised'](row.cause)}.\n")
+        assert entry.startswith(f"\n- **Cause:** {CATALOGUE['_capitalised'](row.cause)}.\n")
         assert f"**Fix:** {row.fix}." in entry
         assert f"**Condition:** {CATALOGUE['_capitalised'](row.condition)}." in entry
         assert all(f"({address})" in entry for address in row.sources)

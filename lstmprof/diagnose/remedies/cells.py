@@ -208,7 +208,7 @@ def unrolled_layer(f: Finding) -> Match | None:
     cause="torch's while_loop or scan synchronises with the host in every iteration",
     fix="write the loop in Python with a fixed number of iterations, and capture the step as a "
     "CUDA graph",
-    condition="On a GPU, the host reads eight or more values in one call of compiled code",
+    condition="One call of compiled code copies eight or more values from the GPU to the host",
     kinds=(SYNC, *HOST),
     frameworks=TORCH,
     sources=(
@@ -265,7 +265,7 @@ def reference_form(f: Finding) -> Match | None:
     frameworks=TORCH,
     several_kinds=True,
     first=True,
-    instead="the one call",
+    instead="one call for the whole sequence",
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",),
 )
 def one_time_step_per_call(f: Finding) -> Match | None:
@@ -293,8 +293,8 @@ def one_time_step_per_call(f: Finding) -> Match | None:
     name="no value in the loop",
     cause="the loop over time steps reads a value (.item()) in every time step",
     fix="keep the value as a tensor, and read the tensor after the loop",
-    condition="The step calls a cell, such as LSTMCell, once per time step. After half of these"
-    " calls or more, an op copies a value from a tensor to Python (aten::item)",
+    condition="The step calls a cell, such as LSTMCell, once per time step. After at least half "
+    "of these calls, an op copies a value from a tensor to Python (aten::item)",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(
@@ -354,8 +354,8 @@ def _cell(profile: StepProfile) -> str:
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
     condition="A built-in implementation (`lstmprof list`) with a handwritten cell multiplies "
-    "the inputs by their weights in every time step. On a CPU, dispatch also takes at"
-    " least half of the step",
+    "the inputs by their weights in every time step. On a CPU, dispatch must also "
+    "take at least half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     sources=("https://arxiv.org/abs/1604.01946",),
 )
@@ -381,9 +381,9 @@ def input_matmuls(f: Finding) -> Match | None:
     name="fused cell",
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="A built-in implementation (`lstmprof list`) with a handwritten cell runs five or"
-    " more elementwise ops per time step. On a CPU, the run is also compared with a "
-    "faster run of torch-compile",
+    condition="A built-in implementation (`lstmprof list`) with a handwritten cell runs five or "
+    "more elementwise ops per time step. On a CPU, this implementation must also be "
+    "compared with a faster run of torch-compile",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -417,8 +417,8 @@ def _per_cell(profile: StepProfile, name: str) -> float:
     name="fuse the cell",
     cause="the cell is not a plain LSTM, so no framework op can run the whole layer",
     fix="compile the cell or its loop: torch.compile, tf.function(jit_compile=True) or jax.jit",
-    condition="The layer runs as a loop of cells. The cell also normalises, draws random "
-    "numbers or has peepholes",
+    condition="The recurrent layer runs as a loop of cells, and the cell also normalises, draws "
+    "random numbers or has peepholes",
     kinds=(*HOST, *WORK),
     sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
 )

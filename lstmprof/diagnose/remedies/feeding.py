@@ -30,8 +30,8 @@ _HAND_OVER_NS = 1_000_000
     name="workers",
     cause="the process that runs the step also makes each batch",
     fix="set num_workers of the DataLoader: worker processes then make batches during the step",
-    condition="The step waits for a DataLoader: for more than 1 ms if the DataLoader has no "
-    "worker processes",
+    condition="The step waits for a DataLoader. If the DataLoader has no worker processes, the "
+    "wait takes more than 1 ms",
     kinds=(INPUT,),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),

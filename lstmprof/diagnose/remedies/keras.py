@@ -169,9 +169,9 @@ def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
     name="pad at the end",
     cause="a mask makes the recurrent layer run one time step at a time",
     fix=f"pad sequences at the end (padding='post'), as cuDNN requires; {_SIMILAR}",
-    condition="A recurrent layer selects values by a mask eight or more times per step, or "
-    "`lstmprof run` saw padded sequences in a Keras model that masks its input. No "
-    "single op runs the whole layer",
+    condition="No single op runs the whole recurrent layer. The layer selects values by a mask "
+    "eight or more times per step, or `lstmprof run` saw padded sequences in a Keras "
+    "model that masks its input",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     sources=(

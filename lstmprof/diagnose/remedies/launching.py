@@ -150,9 +150,9 @@ def unfused(f: Finding) -> Match | None:
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The optimizer has a fused form that the step does not use. It takes at least "
-    "half of a kind of time, such as elementwise, or launches ten or more kernels per"
-    " step while the GPU waits for launches",
+    condition="The step does not use the fused form of its optimizer. The optimizer takes at "
+    "least half of a kind of time, such as elementwise, or launches ten or more "
+    "kernels per step while the GPU waits for launches",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     several_kinds=True,

@@ -93,7 +93,7 @@ def denormals(f: Finding) -> Match | None:
     fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
     "OMP_WAIT_POLICY=passive)",
     condition="A CPU runs the step with more threads than CPUs. Or the same calls take longer "
-    "in the slower of two runs, although this run keeps more CPUs busy",
+    "in the slower of two runs, although the slower run keeps more CPUs busy",
     kinds=(*HOST, *WORK, causes.SLOWER),
     sources=(
         "https://github.com/tensorflow/tensorflow/issues/33138",
@@ -173,8 +173,8 @@ def debugging(f: Finding) -> Match | None:
     name="detach the state",
     cause="each step's backward pass goes through all earlier batches",
     fix="detach the state between batches: h = h.detach(), or tuple(s.detach() for s in state)",
-    condition="From step to step, the backward pass gains about the same number of autograd "
-    "nodes, and the forward pass does not grow",
+    condition="From step to step, the number of autograd nodes in the backward pass grows by "
+    "about the same amount, while the forward pass does not grow",
     kinds=(*HOST, *WORK, causes.COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -236,7 +236,7 @@ def recomputed(f: Finding) -> Match | None:
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
-    instead="the new backward pass",
+    instead="nn.LSTM's backward pass",
     sources=(
         "https://github.com/pytorch/pytorch/issues/46213",
         "https://github.com/pytorch/benchmark/pull/53",

@@ -76,7 +76,7 @@ def indexed_time_steps(f: Finding) -> Match | None:
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
-    instead="the one call for all sequences",
+    instead="one call for all sequences",
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_sequence.html",
         "https://github.com/pytorch/pytorch/issues/1788",
@@ -164,8 +164,8 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     name="float32 instead of bfloat16",
     cause="the LSTM computes in bfloat16 without oneDNN's op, which needs a CPU with AVX-512",
     fix="compute in float32 on this CPU: oneDNN has a float32 LSTM op on every CPU",
-    condition="A CPU runs a PyTorch LSTM in bfloat16, without an op of oneDNN. The layer has no "
-    "projection and no packed sequences",
+    condition="A CPU runs a PyTorch LSTM in bfloat16, without oneDNN's op for a whole LSTM. The "
+    "layer has no projection and no packed sequences",
     kinds=(*HOST, *WORK, COPY, CAST),
     frameworks=TORCH,
     several_kinds=True,

@@ -85,8 +85,9 @@ _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildpr
     name="profile later",
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
-    condition="A profiled step loads code (such as cuModuleLoad), or its first launch, GPU call"
-    " or op takes at least 1 ms and many times as long as later calls",
+    condition="A profiled step loads code (for example by cuModuleLoad). Or the first launch, "
+    "GPU call or op of the profiled steps takes at least 1 ms and many times as long "
+    "as later calls",
     kinds=(START,),
     first=True,
     sources=tuple(_ON_LOADING.values()),

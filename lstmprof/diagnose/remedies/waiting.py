@@ -237,8 +237,8 @@ def queued_work(f: Finding) -> Match | None:
     cause="the GPU runs out of work while the host waits for the GPU, and starts the next work "
     "late",
     fix="let the host launch ahead: read values or synchronise once, after all launches",
-    condition="Two or more times per step, the GPU is idle although work is already launched, "
-    "while the host is in a blocking call (such as cudaStreamSynchronize)",
+    condition="The host is in a blocking call (such as cudaStreamSynchronize), and the GPU is "
+    "idle although work is already launched. This happens two or more times per step",
     kinds=(QUEUE,),
     first=True,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
@@ -408,8 +408,8 @@ def computed_on_cpu(f: Finding) -> Match | None:
     name="record frames",
     cause="the GPU waits for Python code that the profile does not show",
     fix="record Python frames to see this code: torch.profiler (with_stack=True) or lstmprof run",
-    condition="The profile has no Python frames, and for at least a fifth of the step the GPU "
-    "waits while the host runs Python or unrecorded work",
+    condition="The profile has no Python frames. The GPU waits for at least a fifth of the step "
+    "while the host runs Python or unrecorded work",
     kinds=(PYTHON, causes.UNRECORDED),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/profiler.html",),
@@ -431,7 +431,8 @@ def hidden_python(f: Finding) -> Match | None:
     name="look inside",
     cause="one range or Python function takes most of the time in which no op runs",
     fix="profile this function with a sampling profiler: py-spy record --native",
-    condition="One range or Python function of your code takes more than half of the Python time",
+    condition="One range or Python function of your code takes more than half of the time that "
+    "counts as Python",
     kinds=(PYTHON, causes.RANGE),
     sources=("https://github.com/benfred/py-spy",),
 )

@@ -240,7 +240,7 @@ def _without_tensor_cores(profile: StepProfile) -> str | None:
     cause="sizes that are not a multiple of 8 make half-precision matmuls slow",
     fix="pad the sizes of these matmuls to multiples of 8",
     condition="A size of a float16 or bfloat16 matmul is not a multiple of 8, and the matmul's "
-    "kernel uses no tensor cores or is one for unaligned rows",
+    "kernel either uses no tensor cores or is made for unaligned rows",
     kinds=(GEMM,),
     sources=(
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/",
