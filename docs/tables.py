@@ -19,26 +19,27 @@ from lstmprof.runs.metadata import facts
 _HEAD = """\
 # Look up a table, column or field
 
-This page lists the columns of every table. Read the tables in one of three ways:
+This page lists the columns of every table of lstmprof. There are three ways to read a table:
 
-- **Terminal:** `lstmprof breakdown PATH… --table NAME`. `--format json|csv` gives all columns and
-  rows.
+- **Terminal:** `lstmprof breakdown PATH… --table NAME` prints some columns and rows of the table.
+  With `--format json` or `--format csv`, it prints all.
 - **Python:** `lstmprof.read(PATH).table("NAME")`, then `.to_pandas()`, `.to_arrow()` or
   `.to_polars()`.
-- **SQL:** `lstmprof query "SELECT …" PATH…` reads these tables, and the files of a run as
-  the tables `events`, `counters`, `timings`, `samples` and `runs`.
+- **SQL:** `lstmprof query "SELECT …" PATH…`. In SQL, the files of a run are also tables: `events`,
+  `counters`, `timings`, `samples`, and `runs` (one row per run.json).
 
 Conventions:
 
-- In JSON, CSV and SQL, the first column is `run`, the name of the run.
+- In JSON, CSV and SQL, each table also has the column `run`, the name of the run.
 - Times are in nanoseconds. Shares are between 0 and 1.
 - Unknown values are null, never 0 or −1.
 - An *activity* is a kernel, copy or memset on a device.
 - A *device* is usually a GPU. The column `device` is null for work on the host (CPU).
 - An *op* is an op of the framework on the host.
-- In SQL, read a key of a JSON text like this: `launch_config->>'grid'` is `[80,1,1]`.
+- Some columns contain JSON text. In SQL, read a key of this text with `->>`: for example,
+  `launch_config->>'grid'` is `[80,1,1]`.
 
-Two cases are not repeated in the tables:
+A value is also null in two cases that the tables below do not mention:
 
 - Most fields of run.json are null if another tool recorded the profile.
 - Newer columns are null in runs that an older lstmprof wrote. To fill them, ingest the profile
@@ -50,35 +51,36 @@ Two cases are not repeated in the tables:
 _EVENTS = """\
 One row per event of the profiled steps. Times are nanoseconds since `base_ns` of run.json.
 
-The JSON of `launch_config` has the keys `grid` and `block` (sizes by x, y, z), `registers` (per
-thread), `shared_bytes` and `dynamic_shared_bytes` (per block), `estimated_occupancy` and
-`theoretical_occupancy` (shares). For a collective it also has `message_bytes`, `group_size` and
-`process_group`.
+The column `launch_config` contains JSON with the keys `grid` and `block` (sizes by x, y, z),
+`registers` (per thread), `shared_bytes` and `dynamic_shared_bytes` (per block),
+`estimated_occupancy` and `theoretical_occupancy` (shares). For the kernel of a collective, it also
+has the keys `message_bytes`, `group_size` and `process_group`.
 
-Columns marked "derived" do not come from the profile: lstmprof computes them from the others."""
+lstmprof computes the columns marked "derived" from the other columns of this table."""
 _COUNTERS = """\
 One row per value of a counter, sorted by rank and time. In SQL: the table `counters`.
 
-Most counters show memory. To record them, use `profile_memory=True` in `torch.profiler`, PyTorch's
-memory snapshots, or `--cuda-memory-usage=true` in Nsight Systems. TensorFlow and JAX need no
-option.
+Most counters show the use of memory. torch.profiler records them with `profile_memory=True`, and
+Nsight Systems with `--cuda-memory-usage=true`. PyTorch's memory snapshots, and the profilers of
+TensorFlow and JAX, always contain them.
 
-A value is valid until the next row with the same counter, device and allocator."""
+The value in a row is valid until the next row with the same counter, device and allocator."""
 _ITERATIONS = """\
 One row per step that was timed without a profiler. Only `lstmprof capture`, `lstmprof run` and
 `lp.profile` write this file. In SQL: the table `timings`."""
 _SAMPLES = """\
-One row per distinct call stack that a sampler (py-spy or perf) saw. Only `lstmprof capture
+One row per call stack that a sampler (py-spy or perf) saw. Only `lstmprof capture
 --sampler` writes this file. In SQL: the table `samples`."""
 _STATISTICS = """\
-`lstmprof breakdown --table timings` has one row per run, computed from its timed iterations after
-warm-up.
+`lstmprof breakdown --table timings` prints one row per run, with statistics of the iterations that
+were timed without a profiler. Warm-up iterations do not count.
 
-It also has the columns `implementation`, `workload`, `precision`, `mode`, `device`, `device_name`,
-`kernels_used` and `threads` of run.json. `slowdown` is the step divided by the step of the fastest
-comparable run.
+In addition to the columns below, the table has the columns `implementation`, `workload`,
+`precision`, `mode`, `device`, `device_name`, `kernels_used` and `threads` (see
+[run.json](#runjson)), and `slowdown`: the step of the run divided by the step of the fastest run
+with the same workload and settings.
 
-The table `timings` in SQL is another table: see the next section."""
+In SQL, `timings` is another table: the content of [timings.parquet](#timingsparquet)."""
 _FACTS = """\
 What ran, where and how. In SQL, each field is a column of the table `runs`."""
 

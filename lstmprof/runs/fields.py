@@ -239,7 +239,7 @@ class Settings(Record, frozen=True):
         Flag, fact("whether only deterministic algorithms were allowed", _NO_SUCH_SETTING)
     ] = None
     cudnn_deterministic: Annotated[
-        Flag, fact("whether cuDNN could use only deterministic algorithms", _NO_SUCH_SETTING)
+        Flag, fact("whether cuDNN may use only deterministic algorithms", _NO_SUCH_SETTING)
     ] = None
     cudnn_benchmark: Annotated[
         Flag, fact("whether cuDNN chose its algorithms by benchmarks", _NO_SUCH_SETTING)
@@ -340,7 +340,8 @@ class RunInfo(Record, frozen=True):
     agrees_with_reference: Annotated[
         Flag,
         fact(
-            "whether implementation_file agreed with the float64 reference; false without load()",
+            "whether the network of implementation_file agrees with the float64 reference; "
+            "false if the file has no load()",
             _BUILT_IN,
         ),
     ] = None
@@ -498,7 +499,7 @@ class RunInfo(Record, frozen=True):
         Real,
         fact(
             "energy of the GPU in the timed iterations of the first round (NVML)",
-            f"{NO_GPU}, or they took less than 1 s",
+            f"{NO_GPU}, or the iterations took less than 1 s",
         ),
     ] = None
     gpu_sm_clock_mhz: Annotated[
@@ -646,12 +647,12 @@ ITERATIONS = (
     Column.integer("waited_ns", "time in which the step's thread waited for a CPU", _OTHERS),
     Column.integer(
         "others_waited_ns",
-        "waits for a CPU of the process's other threads, summed",
+        "total time in which other threads of the process waited for a CPU",
         _OTHERS,
     ),
     Column.integer(
         "children_waited_ns",
-        "waits for a CPU of the processes that load data, summed",
+        "total time in which processes that load data waited for a CPU",
         _OTHERS,
     ),
     Column.real("loss", "loss of the step", "the step has no loss, or the run is of your own code"),

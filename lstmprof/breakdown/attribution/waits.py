@@ -74,7 +74,7 @@ def _classes(events: EventTable) -> Ints:
 
 
 #: Longest launch latency: ``LATENCIES`` times the profile's median latency, but at least
-#: ``LEAST_LATENCY_NS`` (λ in docs/ledger.md).
+#: ``LEAST_LATENCY_NS`` (docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
 #: If a larger share of the events may explain waits, all events are read: leaving out the rest
 #: would save no time.

@@ -316,7 +316,7 @@ COLUMNS = (
     Column.real(
         "cpu_share",
         "share of the time in which the step's thread did not wait for a CPU",
-        f"{_UNKNOWN}, or several threads or a GPU work",
+        f"{_UNKNOWN}, or the step runs on several threads or on a GPU",
     ),
     Column.real("preemptions", "number of involuntary context switches per iteration", _UNKNOWN),
     Column.real("typical_ns", "10th percentile of the iterations' wall times"),

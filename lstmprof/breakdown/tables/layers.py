@@ -83,12 +83,12 @@ _ALGORITHM = tuple(
 _LADDER = (
     Column.text(
         "rung",
-        f"last of these optimizations in the forward pass: {', '.join(RUNGS)}",
+        f"fastest of these optimizations that the forward pass has: {', '.join(RUNGS)}",
         "the matmuls or cells cannot be identified",
     ),
     Column.text(
         "next_rung",
-        "the next optimization that the forward pass lacks",
+        "next optimization after rung, which the forward pass lacks",
         "rung is null, or no optimization is missing",
     ),
     Column.real(
@@ -98,7 +98,7 @@ _LADDER = (
     ),
     Column.real(
         "floor_ns",
-        "least time of the call's sequential work at the peak rates",
+        "least time that a call can take at the peak rates: its time steps must run in sequence",
         f"the peak rates were not measured, or {_NO_SIZES}",
     ),
 )

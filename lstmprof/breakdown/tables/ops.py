@@ -247,7 +247,7 @@ MODULE_COLUMNS = (
     ),
     Column.integer(
         "backward_device_ns",
-        "device time of activities that these backward ops launched",
+        "device time of activities that the backward ops of backward_host_ns launched",
         f"{_UNLINKED}, or {NO_ACTIVITIES}",
     ),
 )
