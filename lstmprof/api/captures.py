@@ -63,7 +63,7 @@ def capture(
             of the workload (``time_steps=20``, ``batch=32`` …).
 
     Raises:
-        UsageError: a name or an option is not valid, or the implementation does not support it.
+        UsageError: a name or an option is not valid, or the implementation lacks the option.
         CaptureError: the implementation failed, hung, ran out of memory or cannot run here.
         RunError: the run exists and ``force`` is False.
     """

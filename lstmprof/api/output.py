@@ -70,16 +70,17 @@ def table(
 ) -> PaperTable:
     """Return a table for a paper, with one run per cell.
 
-    The fastest of the comparable runs is bold.
+    Among runs with the same workload and settings, the fastest run is bold.
 
     Args:
         runs: runs or paths. Runs without timings are skipped.
         rows: properties that label the rows, such as ``"implementation"`` (the default) or
             ``["implementation", "hidden"]``.
         columns: properties that label the columns.
-        value: numbers in a cell, separated by commas: ``"step ± interval"`` (clean step with its 95
-            % interval), ``"step"``, ``"median"``, ``"mean ± std"``, ``"slowdown"`` (compared with
-            the fastest comparable run), ``"samples/s"`` or ``"first step"``.
+        value: which number a cell shows. Join several names with commas, or pass a list:
+            ``"step ± interval"`` (clean step with its 95 % interval), ``"step"``, ``"median"``,
+            ``"mean ± std"``, ``"slowdown"`` (compared with the fastest run of the same workload and
+            settings), ``"samples/s"`` or ``"first step"``.
 
     Raises:
         UsageError: a name is not valid, no run was timed, or two runs fall into one cell.

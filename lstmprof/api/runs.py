@@ -73,11 +73,12 @@ class Run:
     @functools.cached_property
     @in_python
     def breakdown(self) -> Breakdown:
-        """Return where the time of the run's steps goes.
+        """Return the breakdown: the steps' time by category of work and cause of idle time.
 
         Raises:
             RunError: a file of the run is missing or damaged.
-            UsageError: ``step_range`` is not a regular expression or matches no range on the CPU.
+            UsageError: the ``step_range`` that was passed to ``lp.read`` is not a regular
+                expression, or matches no range on the CPU.
         """
         return break_down(
             self.stored, self.step_range, (*USUAL_TABLES, "launch_gaps", "casts", "collectives")
@@ -86,7 +87,9 @@ class Run:
     @functools.cached_property
     @in_python
     def step_profile(self) -> StepProfile:
-        """Return the step that ``lp.diagnose`` explains, divided into busy time and idle time.
+        """Return the busy time and the idle time of one step, which ``lp.diagnose`` explains.
+
+        This step is the clean step, or the mean of the profiled steps if the run has no clean step.
 
         Raises:
             RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -98,8 +101,8 @@ class Run:
     def step_ms(self) -> float | None:
         """Return the time of the clean step in ms, or None if the profile has no step markers.
 
-        The clean step is the time of a step without profiler overhead and without disturbances by
-        other processes. If it cannot be estimated, return the mean of the profiled steps.
+        The clean step is a step without profiler overhead and without disturbances by other
+        processes. If its time cannot be estimated, return the mean of the profiled steps.
 
         Raises:
             RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -329,7 +332,10 @@ def runs_of(given: Runs) -> list[Run]:
 
 
 def step_profiles_of(given: Runs) -> list[StepProfile]:
-    """Return the step profile of each given run, path or saved baseline (``"baseline:NAME"``)."""
+    """Return the busy and idle time of one step for each run, path or saved baseline.
+
+    The text ``"baseline:NAME"`` names a saved baseline.
+    """
     if isinstance(given, str):
         given = cache.resolve_baseline(given)
     return [run.step_profile for run in runs_of(given)]

@@ -260,8 +260,8 @@ def history(runs: Runs) -> Table:
 def check(runs: Runs) -> Document:
     """Check whether profiles are complete, and whether recording slowed the steps down.
 
-    ``runs`` of the result has one entry per run; its ``state`` is ``"ok"``, ``"warn"`` or
-    ``"fail"``. ``to_pandas()`` of the result returns all checks as a DataFrame.
+    The list ``runs`` of the result has one entry per run. The ``state`` of an entry is ``"ok"``,
+    ``"warn"`` or ``"fail"``. ``to_pandas()`` of the result returns all checks as a DataFrame.
 
     Raises:
         RunError: a file of a run is missing or damaged.
