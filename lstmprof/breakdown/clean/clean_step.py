@@ -62,9 +62,9 @@ STARVED = 0.5
 #: Natural logarithm of the slowdown (16 %) of a thread that shares its core all the time. Chosen by
 #: hand, from eight programs that ran beside four busy processes per core.
 SHARED_CORE = 0.15
-#: The same (35 %) if the load average per core before the run is at least ``CROWDED``. Measured:
-#: 0.0 to 0.4 for five programs beside four busy processes per core, although their threads waited
-#: for CPUs for only 3 % of the time, because cores share caches.
+#: This logarithm (35 %) if the load average per core before the run is at least ``CROWDED``.
+#: Measured: 0.0 to 0.4 for five programs beside four busy processes per core, although their
+#: threads waited for CPUs for only 3 % of the time, because cores share caches.
 CROWDED_CORES, CROWDED = 0.3, 2.0
 
 
@@ -131,7 +131,7 @@ class _Clock:
 
     @classmethod
     def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
-        """Return the clock with which each interval takes ``left_ns``.
+        """Return a clock in which each interval takes ``left_ns``.
 
         The time between two intervals stays the same.
         """
@@ -330,7 +330,7 @@ class _Cost:
         return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:
-        """Return the 10th percentile of slots' ns per event, the upper limit of an event's cost."""
+        """Return the 10th percentile of slots' ns per event, an upper limit of an event's cost."""
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf
@@ -344,10 +344,10 @@ class _Cost:
     ) -> tuple[Floats, Recording]:
         """Return the cost of recording in each slot, and a summary of this cost.
 
-        The cost per event is chosen so that the rest of the step takes ``timed`` ns (if
-        ``only_bound`` is True: at most ``timed`` ns). It is the usual cost if ``timed`` is None, or
-        if the step takes no longer than ``timed``. The rest takes at most ``most`` ns (None: no
-        limit).
+        The cost per event is chosen so that the step without this cost takes ``timed`` ns, or with
+        ``only_bound`` at most ``timed`` ns. If ``timed`` is None, or if the step takes no longer
+        than ``timed``, each event has its usual cost. The step without the cost takes at most
+        ``most`` ns (None: no limit).
         """
         share, steps = self._slots.share, self._slots.steps
 
@@ -374,7 +374,7 @@ class _Cost:
 
 
 def _solved(rest_ns: Callable[[float], float], timed: float, high: float) -> float:
-    """Return the cost per event, from 0 to ``high``, at which ``rest_ns(cost)`` is ``timed``."""
+    """Return the cost per event (0 to ``high``) for which ``rest_ns(cost)`` equals ``timed``."""
     low = 0.0
     for _ in range(40):
         middle = (low + high) / 2

@@ -70,8 +70,8 @@ class SlotTimes:
         self.sorted_ns = self.cell_ns[self._order]
         self.present = np.bincount(self.slot_of_cell, minlength=self.count)
         self.first = np.cumsum(self.present) - self.present
-        # A gap may have several labels (causes of the wait): its slot gets the label of the longest
-        # interval.
+        # The intervals of a gap may have different labels (causes of the wait): its slot gets the
+        # label of the longest interval.
         self.label = np.zeros(self.count, dtype=np.int64)
         by_length = np.argsort(self.length_ns, kind="stable")
         self.label[self.slot[by_length]] = intervals.label[by_length]
@@ -79,7 +79,7 @@ class SlotTimes:
         self._is_idle = ~busy[self.label]
 
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
-        """Return the cells of gaps of length 0 that count as a time (0 ns) of their slot.
+        """Return the gaps of length 0 that count as a time of 0 ns, as numbers of cells.
 
         They count if the gap is long in some steps, but absent in most: a disturbed host makes a
         device wait where it usually does not. If the gap is short, gaps of length 0 do not count,
@@ -256,7 +256,7 @@ class SlotTimes:
         )
 
     def long_waits_ns(self, times: Floats) -> float:
-        """Return the ns per step, by ``times``, of the slots in which the script may wait long."""
+        """Return how many ns per step the script may wait long, if slots take ``times``."""
         ns = np.where(self._may_block, times * self.share, 0.0)
         return float(ns[ns >= LEAST_STALL_SHARE * (times @ self.share)].sum())
 
@@ -274,10 +274,10 @@ class SlotTimes:
         )
 
     def new_lengths(self, times: Floats) -> Ints:
-        """Return new lengths of the intervals in whole ns; each cell takes its slot's ``times``.
+        """Return the new length of each interval in whole ns, if slots take ``times``.
 
-        On a device, gaps take ``times`` only in the mean of the steps: the longest cells of a gap
-        are shortened, because a long gap has other causes than a short one.
+        On a device, an idle slot takes its time only on average over the steps: its longest gaps
+        are cut, because a long gap has other causes than a short one.
         """
         here = self.cell_of[: len(self.slot)]
         cells_ns = self._cells_with_means(times) if self._on_device else times[self.slot_of_cell]
@@ -285,7 +285,7 @@ class SlotTimes:
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cells_with_means(self, times: Floats) -> Floats:
-        """Return a time per cell; the longest idle cells are cut until the means are ``times``."""
+        """Return a time per cell; an idle slot's longest cells are cut until its mean is right."""
         slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
         place = np.arange(len(slot)) - self.first[slot]
         before: Floats = np.append(0.0, np.cumsum(sorted_ns))[:-1]
@@ -316,12 +316,12 @@ Z95 = 1.96
 #: Standard deviation of the natural logarithm of the step time, between processes that run the same
 #: code with one thread on a quiet machine. Measured on 25 processes of torch-lstmcell-fused.
 BETWEEN_PROCESSES = 0.03
-#: The same deviation for code with several threads on CPUs, as two threads may share a core.
+#: ``BETWEEN_PROCESSES`` for code with several threads on CPUs, as two threads may share a core.
 #: Measured on two PyTorch scripts with two threads on two CPUs, four quiet processes each: 0.20 and
 #: 0.23.
 BETWEEN_THREADED = 0.2
-#: The same deviation for profilers that omit other ops in each step (``raised``). Measured on three
-#: quiet processes each: 0.03 for tf-lstmcell, 0.09 for jax-scan.
+#: ``BETWEEN_PROCESSES`` for profilers that omit other ops in each step (``raised``). Measured on
+#: three quiet processes each: 0.03 for tf-lstmcell, 0.09 for jax-scan.
 BETWEEN_RAISED = 0.06
 #: With at least this many processes, ``BETWEEN_PROCESSES`` is used even for several threads,
 #: because the resampled processes already show how much processes differ.
@@ -329,7 +329,7 @@ CLUSTERS = 3
 #: How much longer the sum of the slots' medians is than the sum of their 10th percentiles on a
 #: quiet machine, as a natural logarithm. Measured on two PyTorch scripts: 0.09 and 0.12.
 QUIET_SPREAD = 0.1
-#: Where time moves between slots, a step is longer than the sum of low percentiles by at most this
+#: If time moves between slots, a step is longer than the sum of low percentiles by at most this
 #: natural logarithm (42 %). Measured on quiet runs of tf-lstmcell and jax-scan: 0.05 to 0.35.
 MOST_MOVED = 0.35
 #: Number of bootstrap resamples, and largest number of slots that are resampled (the slots with the
@@ -352,7 +352,7 @@ class Estimate:
 
     ``times`` are the clean times of the slots. ``cost_ns`` is the cost of recording. ``stalled``
     has the times of the slots with long waits (``SlotTimes.stalled``), and 0 for other slots.
-    ``round_of`` has each step's round (process); None if all steps are of one process.
+    ``round_of`` has the number of the process that ran each step; None if one process ran all.
     """
 
     times: Floats
@@ -433,7 +433,7 @@ _Error = tuple[float, float]
 
 
 def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]:
-    """Return for the step, and for each part, by how much it may be (too long, too short).
+    """Return how much too long or too short the step and each part may be: (long, short).
 
     The errors are natural logarithms of ratios, with 95 % confidence.
     """
@@ -463,7 +463,7 @@ def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]
 
 
 def _members(round_of: Sequence[int] | None, steps: int) -> list[Ints]:
-    """Return for each round (process) the indices of its steps."""
+    """Return, for each process, the indices of its steps."""
     if not round_of or len(round_of) != steps:
         return [np.arange(steps)]
     numbers = np.array(round_of)

@@ -46,17 +46,17 @@ State = Literal["found", "none", "unknown"]
 
 #: A cause must explain at least this share of the difference or step. Chosen by hand.
 EXPLAINED_SHARE = 0.5
-#: Begins ``Outcome.reason`` if the profile does not show the cause.
+#: Beginning of ``Outcome.reason`` if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
-#: Replaces the words of ``causes.UNKNOWN`` if most of that time is work.
+#: Words for ``causes.UNKNOWN`` if most of that time is work.
 _UNKNOWN_WORK = "work of an unknown category"
-#: Shorter time without a known cause is not mentioned.
+#: Time without a known cause is mentioned only if it takes at least this share of the step.
 SMALL_SHARE = 0.01
 #: Kinds of time that may include the profiler's own work.
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
-#: If all calls are slower by some factor, a kind of time is the cause only if it exceeds this
+#: If all calls are slower by some factor, a kind of time is the cause only if it grew beyond this
 #: factor by at least this share of the difference.
 CAUSE_SHARE = 0.3
 
@@ -163,7 +163,7 @@ def _outcome_of_same_work(
 
 
 def shared_cpus_in_words(profile: StepProfile) -> str:
-    """Advise a run on a CPU that has more threads than CPUs."""
+    """Return advice for a run on a CPU that has more threads than CPUs."""
     shared = None if profile.device is not None else shared_cpus(profile.info)
     if shared is None:
         return ""
@@ -212,7 +212,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
 
 
 def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
-    """Return the kinds that together are the longest wait, or nothing if they are too short."""
+    """Return the findings that make up the longest wait, or none if it takes under ``least_ns``."""
     times: Counter[str] = Counter()
     for finding in some:
         times[wait_of(finding.kind)] += finding.slow_ns
@@ -223,7 +223,7 @@ def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
 
 
 def _profilers(finding: Finding) -> str:
-    """Return a clause if the time may be mostly the profiler's own work."""
+    """Return a clause if a finding's time may be mostly the profiler's own work."""
     lost_ns, size_ns = finding.slow.lost_overhead_ns, abs(finding.delta_ns)
     if finding.kind not in _BESIDE_OVERHEAD or lost_ns <= EXPLAINED_SHARE * size_ns:
         return ""
@@ -235,7 +235,7 @@ def _profilers(finding: Finding) -> str:
 
 def _hiding_lack(profile: StepProfile) -> Lack | None:
     """Return the missing data that hides where time went."""
-    # a mostly busy device shows its time in any case
+    # on a mostly busy device, missing data hides little
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
@@ -337,7 +337,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the time of slower calls, unless the code or a setting explains it."""
+    """Return the finding on slower calls, unless the code or a setting explains it."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS
@@ -354,7 +354,7 @@ def _unexplained_ns(findings: Sequence[Finding]) -> int:
 
 
 def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
-    """Return the time without a known cause that is over half of the difference."""
+    """Return the finding without a known cause that is over half of the difference."""
     unseen = [f for f in findings if f.kind in UNEXPLAINED]
     largest = max(unseen, key=lambda f: f.delta_ns, default=None)
     if largest is None or largest.delta_ns <= (1 - EXPLAINED_SHARE) * whole_ns:

@@ -27,15 +27,15 @@ EQUAL_SHARE = 0.02
 #: of captures of each of four programs, on quiet and loaded machines, did not differ at all; a loop
 #: over 100 LSTM cells that reads x[t] and a loop over x.unbind(0) differ by 6 %.
 SAME_SHARE = 0.02
-#: The same for profiles in which TensorFlow omits short ops. Measured: the 15 pairs of six captures
-#: of tf-lstmcell on two loaded cores differed by 11 to 31 %.
+#: ``SAME_SHARE`` for profiles in which TensorFlow omits short ops. Measured: the 15 pairs of six
+#: captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
 SAME_SHARE_OF_EXECUTOR = 0.4
 #: Counts of calls that differ by a smaller factor are not mentioned.
 LEAST_COUNT_FACTOR = 1.5
 #: If the ends of the interval of a single run's step differ by more than this factor, the verdict
 #: is at most "likely". Chosen by hand.
 _ROUGH = 2.0
-#: Wider intervals (as a factor) are printed as "unknown". Chosen by hand.
+#: Intervals whose ends differ by a larger factor are printed as "unknown". Chosen by hand.
 _MOST_FACTOR = 20.0
 _BESIDE_LAYERS = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.COMPILE, causes.START),
@@ -49,7 +49,8 @@ CELLS = {
     **dict.fromkeys(("aten::gru_cell", "aten::_thnn_fused_gru_cell"), "GRUCell"),
     "aten::rnn_tanh_cell": "RNNCell",
 }
-#: What ``layer_in_words`` returns for layers that run in cell ops or layer ops.
+#: Matches what ``layer_in_words`` returns for cell ops and layer ops: ``50 LSTMCell calls per
+#: step``.
 _CALLS = re.compile(r"(?P<number>[\d,.]+) (?P<op>.+) (?P<calls>calls? (?:per step|in the profile))")
 
 
@@ -66,7 +67,7 @@ class Ratio:
 
     @property
     def sure(self) -> bool:
-        """Return whether the step surely takes over 2 % longer."""
+        """Return whether the step surely takes over 2 % longer than the other step."""
         return self.low > 1 + EQUAL_SHARE
 
 
@@ -74,7 +75,7 @@ def span_of(profile: StepProfile) -> Span:
     """Return the length of a step with its 95 % interval."""
     if profile.span is not None and profile.span.ns > 0:
         return profile.span
-    # not timed: use the usual spread between processes that run the same code
+    # a run without timings gets the usual spread between processes of the same code
     usual, ns = math.exp(Z95 * BETWEEN_PROCESSES), float(profile.length_ns)
     return Span(ns / usual, ns, ns * usual)
 
@@ -151,7 +152,7 @@ def _factor(first: Spent, second: Spent) -> float | None:
 
 
 def least_excess_ns(finding: Finding, factor: float) -> float:
-    """Return by how many ns a kind of time surely grew beyond ``factor``."""
+    """Return by how many ns a kind of time surely exceeds ``factor`` times that of the fast run."""
     assert finding.fast is not None
     # compare the low end of one interval with the high end of the other
     low = sum(ns * span.low_ns / span.ns for ns, span in _spans(finding.slow, finding, "slow_ns"))
@@ -178,7 +179,7 @@ def rough_lengths(finding: Finding) -> str:
 
 
 def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple[int, Span]]:
-    """Yield the time of a kind in each part of the breakdown, and the interval of the part."""
+    """Yield a finding's time in each part of the breakdown, with the interval of the part."""
     whole = span_of(profile)
     for part in finding.parts:
         ns = getattr(part, which)
@@ -268,9 +269,9 @@ _LEFT_OUT = "TensorFlow omits very short CPU ops from its profile"
 
 
 def short_ops_doubt(finding: Finding) -> str | None:
-    """Return the doubt that short ops, which TensorFlow omits, took this time."""
+    """Return a doubt if short ops, which TensorFlow omits, may have taken the finding's time."""
     fast, slow = finding.fast, finding.slow
-    # the time of such ops appears as dispatch, in this run or in the fast run
+    # short ops appear as dispatch, of this run or of the fast run
     if finding.kind == causes.DISPATCH and leaves_out(slow):
         return f"{_LEFT_OUT}; their time appears as dispatch"
     if finding.kind not in _BUSY or fast is None or not leaves_out(fast):

@@ -36,7 +36,7 @@ _EXPLAINING_SHARE = 0.25
 #: The op with which autograd searches gradients for NaN in anomaly mode
 #: (torch/csrc/autograd/engine.cpp).
 _NAN_SEARCH = "aten::_is_any_true"
-#: Words in the names of ops, and the libraries that compute these ops.
+#: Word in the name of an op → library that computes the op.
 _LIBRARIES = {"mkldnn": "oneDNN", "onednn": "oneDNN", "miopen": "MIOpen", "cudnn": "cuDNN"}
 
 
@@ -327,7 +327,7 @@ def _preemptions_per_s(profile: StepProfile) -> float | None:
 
 #: A slower call takes at least this many times as long.
 LONGER = 1.5
-#: Numbers of calls that differ by less count as equal.
+#: Numbers of calls that differ by a smaller share count as equal.
 AS_MANY = 0.02
 
 
@@ -381,12 +381,12 @@ def _is_longer(fast: tuple[int, float], slow: tuple[int, float]) -> bool:
 
 
 def calls(profile: StepProfile) -> Spent:
-    """Return time and number of the ops and kernels."""
+    """Return time and number of the calls of each op and kernel."""
     return by_name(c for c in profile.contributors if _is_call(c, profile))
 
 
 def _is_call(contributor: Contributor, profile: StepProfile) -> bool:
-    """Return whether this is an op or kernel, not a wait or a read of a value."""
+    """Return whether this is an op or kernel, not a wait or the read of a value."""
     c = contributor
     if c.name is None or c.name in VALUE_READS or c.compiling or c.part == "collective":
         return False
