@@ -98,7 +98,7 @@ _LADDER = (
     ),
     Column.real(
         "floor_ns",
-        "least time that a call can take at the peak rates: its time steps must run in sequence",
+        "least time of a call at the peak rates of the device, as time steps run in sequence",
         f"the peak rates were not measured, or {_NO_SIZES}",
     ),
 )
