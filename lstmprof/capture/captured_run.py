@@ -189,7 +189,7 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _joined_lists(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Join lists of one value per profiled step: ``[3, 5]`` and ``[4]`` -> ``[3, 5, 4]``."""
+    """Join lists with one value per profiled step."""
     lists = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count
@@ -199,7 +199,7 @@ def _joined_lists(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """Sum columns of the timings, such as ``wall_ns``, over all iterations except warm-up."""
+    """Sum the timings over all iterations except warm-up."""
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()

@@ -51,7 +51,7 @@ def _compact(values: Any) -> str:
 def _joined(
     events: EventTable, recorded: Recorded, rank: int | None
 ) -> list[tuple[Ints, tuple[list[str], list[str]]]]:
-    """Return, per op name and step: row numbers of the ops, and their shapes and dtypes."""
+    """Return row numbers, shapes and dtypes of the ops, by name and step."""
     codes, names = events.texts("name")
     step = events.ints("step", UNKNOWN)
     if rank is not None:

@@ -107,7 +107,7 @@ class CaptureRequest:
 
 
 def run_name(request: CaptureRequest) -> str:
-    """Return the run's name: implementation, workload, precision, and non-default options."""
+    """Name a run by implementation, workload, precision and changed options."""
     parts = [request.implementation, request.workload.name, request.precision]
     parts += [request.mode] if request.mode != "train" else []
     parts += [request.device.replace(":", "")] if request.device != "auto" else []
@@ -186,7 +186,7 @@ class CaptureResult:
 
 
 def check(request: CaptureRequest) -> None:
-    """Raise UsageError if a request is not valid, or not supported by its implementation."""
+    """Raise UsageError if a request is not valid or not supported."""
     of = {"mode": MODES, "precision": PRECISIONS, "profiler": PROFILERS}
     for field, choices in of.items():
         if getattr(request, field) not in choices:

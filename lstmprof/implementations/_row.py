@@ -193,7 +193,7 @@ class Implementation:
 
     @property
     def family(self) -> str:
-        """Return the folder of the implementation's file, such as ``torch``; lists group by it."""
+        """Return the file's folder, such as ``torch``."""
         return self.file.partition(".")[0]
 
     @property

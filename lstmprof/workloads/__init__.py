@@ -178,7 +178,7 @@ def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
 
 
 def weights(w: Workload, seed: int) -> Weights:
-    """Return the initial weights that all implementations share, uniform in ±1/√hidden."""
+    """Return the initial weights that all implementations share."""
     import numpy as np
 
     rng = np.random.RandomState(seed)

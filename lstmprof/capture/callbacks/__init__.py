@@ -46,7 +46,7 @@ class TrainingProfile:
         return self._new()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> Metrics:
-        """Finish writing the run; return its metrics unless ``step_end`` has returned them."""
+        """Finish writing the run; return its metrics unless that has happened."""
         if self._writing is not None:
             self._writing.join()
         elif not self.session.is_over:
@@ -60,7 +60,7 @@ class TrainingProfile:
             self._metrics = metrics_of(json.loads(text)[0]) if text else {}
 
     def _new(self) -> Metrics:
-        """Return the metrics the first time, later ``{}``; also log them to W&B and MLflow."""
+        """Return new metrics, and log them to W&B and MLflow."""
         metrics, self._metrics = self._metrics or {}, None
         wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
         if metrics and getattr(wandb, "run", None) is not None:

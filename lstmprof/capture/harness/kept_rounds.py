@@ -36,7 +36,7 @@ _CHANGES = {
 
 
 def making(request: CaptureRequest, rounds: int) -> Making:
-    """Return today's options, version and machine, to compare with those of a kept round."""
+    """Return the options, version and machine that kept rounds must match."""
     hardware = host.hardware()
     return {
         "request": dataclasses.asdict(request),

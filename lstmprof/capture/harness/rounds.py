@@ -97,7 +97,7 @@ class _Capture:
 def _rounds(
     groups: Sequence[Mapping[str, CaptureRequest]], captures: Mapping[str, _Capture]
 ) -> Iterator[tuple[list[str], int]]:
-    """Yield which runs to capture together in which round: ``(["run a", "run b"], 0)``."""
+    """Yield which runs to capture together: ``(["run a", "run b"], 0)`` in round 0."""
     for group in groups:
         members = [name for name in group if name in captures]
         rounds = max((len(captures[name].requests) for name in members), default=0)
@@ -128,7 +128,7 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Together:
-    """A worker's place in the turns, the names of all runs that take turns, and their CPU."""
+    """A worker's place among the runs that take turns on a CPU."""
 
     seat: Seat
     names: tuple[str, ...]
@@ -159,7 +159,7 @@ class _Sweep:
         return None
 
     def _report_kept(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
-        """Report the rounds that a stopped capture left; delete them if they cannot be reused."""
+        """Report the rounds of a stopped capture, or discard them."""
         there = number_of(len(kept), "round", "rounds")
         change = "--force is given" if self.force else kept.change(makings)
         if not len(kept):
@@ -356,7 +356,7 @@ class Pace:
         )
 
     def words(self, name: str, number: int, rounds: int) -> str:
-        """Return the progress, such as ``3 of 8 captures, round 2 of 3, about 4 min left``."""
+        """Return the progress, such as ``3 of 8 captures, about 4 min left``."""
         planned, left_s = list(self._left), self.left_s()
         parts = [f"{planned.index(name) + 1} of {len(planned)} captures"]
         parts += [f"round {number + 1} of {rounds}"] if rounds > 1 else []

@@ -87,14 +87,14 @@ def _interpreter_for_version(row: Implementation, version: str, python: str | No
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
-    """Return the row's era (old packages) if it fits: ``torch==1.5.0`` -> ``torch-1.4.0``."""
+    """Return the row's era (old packages): ``torch==1.5.0`` -> ``torch-1.4.0``."""
     era = eras.find(row.era) if row.era else None
     names = era is not None and any(era.includes(package) for package in packages)
     return row.era if names else None
 
 
 def _more_packages(row: Implementation, wanted: str) -> list[str]:
-    """Return the packages to install beside ``keras==2.12.0``: ``["tensorflow==2.12.*"]``."""
+    """Return the packages beside ``keras==2.12.0``: ``["tensorflow==2.12.*"]``."""
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):
@@ -172,7 +172,7 @@ def here(row: Implementation) -> str:
 
 
 def lacks(row: Implementation) -> str | None:
-    """Return why an implementation does not run in this interpreter, or None if it does."""
+    """Return why an implementation does not run in this interpreter."""
     if "cpu" in row.refusals() and not cuda_devices():
         return "needs a GPU"
     needed = [row.framework, *([row.library] if row.library else [])]

@@ -65,7 +65,7 @@ def python_at(path: str) -> Python:
 
 
 def python_of(versions: Sequence[str], what: str) -> Python:
-    """Return the first of these Python versions that the machine has, preferably this one."""
+    """Find a Python of one of these versions, preferably the running one."""
     this = this_python()
     if this.version in versions:
         return this

@@ -20,7 +20,7 @@ _SPECIFIER = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
 
 @dataclasses.dataclass(frozen=True)
 class Era:
-    """Packages that run together, the framework first, and the Pythons that can run them."""
+    """Old packages that run together, and the Pythons that can run them."""
 
     name: str
     packages: tuple[str, ...]  # pip's specifiers and options; the first is ``package==version``
@@ -38,10 +38,10 @@ class Era:
         return package_of(self.packages[0])
 
     def has(self, version: str) -> bool:
-        """Return whether the era supports a version of its framework; 1.15.5 counts as 1.15."""
+        """Return whether the era supports a version of its framework."""
         least, most = (version_numbers(text) for text in self.versions)
         numbers = version_numbers(version)
-        return least <= numbers and numbers[: len(most)] <= most
+        return least <= numbers and numbers[: len(most)] <= most  # 1.15.5 counts as 1.15
 
     def includes(self, specifier: str) -> bool:
         """Return whether ``name==version`` pins the framework to a supported version."""

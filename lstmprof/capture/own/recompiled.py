@@ -109,7 +109,7 @@ class Recompilations:
 
 
 def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
-    """Return the first difference, such as ``{"changed": "shape", "argument": "x", …}``."""
+    """Return the first difference: ``{"changed": "shape", "argument": "x", …}``."""
     pairs = [(name, before[name], after[name]) for name in after if name in before]
     for place, kind in enumerate(_Leaf._fields):
         for name, old, new in pairs:

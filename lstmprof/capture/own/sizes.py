@@ -126,7 +126,7 @@ def _layer_op(call: _LayerCall) -> OpInputs:
 
 
 def _look_up(call: _LayerCall) -> OpInputs:
-    """Return (name, shapes, types) as the profiler records them for ``aten::embedding``."""
+    """Return (name, shapes, dtypes) of an ``aten::embedding``, as profiled."""
     weight = call.module.weight
     dtypes = [str(weight.dtype).replace("torch.", ""), call.dtype]
     return "aten::embedding", [list(weight.shape), list(call.shape)], dtypes

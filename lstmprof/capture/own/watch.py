@@ -334,7 +334,7 @@ class Watch:
         self._session, self._why = session, why
 
     def _advance(self, do: Callable[..., Any], *outcome: Any) -> None:
-        """Pass the begin or end of a step to the session; write the run after its last step."""
+        """Pass on a step's begin or end; write the run after the last step."""
         session = self._session
         assert session is not None
         with contextlib.suppress(LstmprofError):  # the session keeps the error as its reason
@@ -425,8 +425,8 @@ def _come_too_late(number: int, frame: object) -> None:
 
 
 def registered(pid: int) -> Path:
-    """Return the file that exists while a process is watched, and contains the log's path."""
-    return cache_folder() / "watching" / str(pid)
+    """Return the file that exists while a process is watched."""
+    return cache_folder() / "watching" / str(pid)  # it contains the log's path
 
 
 def _slower(step: int, typical: float, row: Dict[str, Any], before: List[Dict[str, Any]]) -> str:

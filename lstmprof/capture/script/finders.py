@@ -44,7 +44,7 @@ def attachments(
     facts: Dict[str, Any],
     sizes: GraphSizes,
 ) -> Dict[str, Attach]:
-    """Return the hooks: module name -> function to call after the import of this module."""
+    """Return hooks: module name -> function to call after its import."""
     layers = KerasLayers(steps)
     keras = {
         "keras.src.models.model": functools.partial(_watch_fit, facts, sizes),
@@ -225,7 +225,7 @@ def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
 
 
 def _fetched(graph: Any, fetches: Any) -> Iterator[Any]:
-    """Yield the graph's nodes in ``fetches``, such as ``{"loss": loss, "ops": [train]}``."""
+    """Yield the graph's nodes in fetches such as ``{"ops": [train]}``."""
     if isinstance(fetches, dict):
         fetches = list(fetches.values())
     if isinstance(fetches, (list, tuple)):

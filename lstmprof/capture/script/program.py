@@ -139,7 +139,7 @@ def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:
 
 
 def mark_attribute(module: Any, name: str, steps: Any) -> int:
-    """Make each call of a module's function a step; return 0 if there is no such function."""
+    """Make each call of a module's function a step."""
     outer, _, last = name.rpartition(".")
     place = module
     for part in outer.split(".") if outer else []:

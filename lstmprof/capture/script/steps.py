@@ -90,7 +90,7 @@ class Steps:
                 self.session.step_begin()
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
-        """End a step if calls of ``who``, such as an optimizer, are the ones that end steps."""
+        """End a step if calls of ``who``, such as an optimizer, end steps."""
         self.safely(self._ends, source, who, outcome, follows)
 
     def _ends(self, source: str, who: Any, outcome: Any, follows: bool) -> None:
@@ -108,7 +108,7 @@ class Steps:
             self.session.step_begin()
 
     def counts(self, source: str) -> bool:
-        """Return whether a step found by this hook, such as ``"keras"``, may be measured now."""
+        """Return whether to measure a step that a hook such as ``"keras"`` reports."""
         if self.over or not self.here:
             return False
         if self.source is None or source == self.source:

@@ -111,7 +111,7 @@ CELLS: Dict[str, Tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def forward(cell: str, w: Dict[str, Array], slot: str, inputs: Array) -> DirectionTrace:
-    """Run one direction of a layer, such as ``l0_reverse``, over (time, batch, features)."""
+    """Run a direction, such as ``l0_reverse``, over (time, batch, features)."""
     h = c = np.zeros((inputs.shape[1], w[f"weight_hh_{slot}"].shape[1]))
     hiddens, steps = [h], []
     for x in inputs:

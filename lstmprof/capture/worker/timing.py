@@ -61,7 +61,7 @@ class Iteration(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """The step to time, and functions that read its outcome after the clock has stopped."""
+    """The step to time, and functions that read its outcome afterwards."""
 
     step: Callable[[], Any]
     loss: Callable[[Any], float]
@@ -72,10 +72,10 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """How many iterations to run; fewer, but at least ``least``, if ``most_ns`` are over."""
+    """How many iterations to run."""
 
     iterations: int
-    most_ns: Optional[int] = None
+    most_ns: Optional[int] = None  # stop after this time, if ``least`` have run
     least: int = LEAST_ITERATIONS
 
     def halves(self) -> Tuple[Quota, Quota]:
@@ -180,10 +180,10 @@ def refuse_unless_finite(loss: float, number: int) -> None:
 
 @contextlib.contextmanager
 def collector_frozen() -> Iterator[None]:
-    """Turn the garbage collector off, and exempt all live objects from later collections."""
+    """Turn the garbage collector off."""
     was_on = gc.isenabled()
     gc.collect()
-    gc.freeze()
+    gc.freeze()  # exempt live objects from later collections
     gc.disable()
     try:
         yield

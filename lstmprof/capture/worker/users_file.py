@@ -45,7 +45,7 @@ MEND = "correct the file, and repeat the capture"
 
 
 class UsersFile:
-    """A user's file with the interface of an implementation; each framework has a subclass."""
+    """A user's file, with the interface of an implementation."""
 
     KERNELS = ()
 
@@ -70,7 +70,7 @@ class UsersFile:
         """Seed the framework, so that ``build`` draws the same weights everywhere."""
 
     def fault(self, network: Any) -> Optional[str]:
-        """Say what is wrong, such as ``a tuple, not …``, if the loop cannot train the network."""
+        """Say what is wrong with the network, such as ``a tuple, not …``."""
         return None
 
     def load(self, network: Any, weights: Mapping[str, Any]) -> None:

@@ -47,7 +47,7 @@ class Network:
         workspace.RunNetOnce(self.model.param_init_net)
 
     def _last_layer(self) -> Any:
-        """Return the last layer's outputs (time, batch, hidden), or only the last time step's."""
+        """Return the last layer's outputs ([time,] batch, hidden)."""
         w, steps = self.workload, "inputs"
         for layer in range(w.layers):
             whole = w.every_step or layer < w.layers - 1

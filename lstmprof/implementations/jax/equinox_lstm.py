@@ -56,7 +56,7 @@ class Layers(equinox.Module):  # type: ignore[misc]
             self.head = equinox.nn.Linear(width, workload.classes, use_bias=False, key=key)
 
     def __call__(self, inputs: Any, length: Any = None) -> Any:
-        """Return outputs ([time,] classes) of a sequence (time, features), or tokens (time,)."""
+        """Map one sequence (time[, features]) to outputs ([time,] classes)."""
         steps = inputs if self.embedding is None else jax.vmap(self.embedding)(inputs)
         alive = None if length is None else jnp.arange(len(steps)) < length
         for layer in range(self.workload.layers):

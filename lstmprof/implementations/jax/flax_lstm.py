@@ -108,9 +108,9 @@ def parameters(module: Network) -> Dict[str, Any]:
 
 
 class Place(NamedTuple):
-    """Which weight and gate a Flax parameter is: name of the weight, gate, number of gates."""
+    """Which weight and gate a Flax parameter is."""
 
-    shared: str
+    shared: str  # name of the weight
     gate: int = 0
     gates: int = 1
 

@@ -29,7 +29,7 @@ Arrays = Mapping[str, Any]
 
 
 class Network:
-    """The weights by framework-independent name; all except the embedding are transposed."""
+    """The weights, transposed except the embedding."""
 
     def __init__(self, workload: Workload) -> None:
         self.layers, self.hidden = workload.layers, workload.hidden

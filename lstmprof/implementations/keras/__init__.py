@@ -76,7 +76,7 @@ def mixed_precision(precision: str) -> None:
 
 
 def built(workload: Workload, **options: Any) -> Network:
-    """Return a network whose layers have options of Keras, such as ``use_cudnn=False``."""
+    """Return a network with Keras options such as ``use_cudnn=False``."""
     module = Network(workload, options)
     place = (workload.batch, workload.time_steps)
     if workload.vocabulary:

@@ -33,7 +33,7 @@ class Library(NamedTuple):
 
 
 class Network:
-    """The variables by framework-independent name; all except the embedding are transposed."""
+    """The weights as variables, transposed except the embedding."""
 
     def __init__(self, workload: Workload, library: Library) -> None:
         self.library = library

@@ -64,7 +64,7 @@ class Ends(tf.Module):  # type: ignore[misc]
         return outputs if self.head is None else tf.tensordot(outputs, self.head, 1)
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
+        """Map (time, batch, features) to the last layer's outputs (time, batch, width)."""
         raise NotImplementedError
 
 
@@ -85,7 +85,7 @@ class Direction(tf.Module):  # type: ignore[misc]
         raise NotImplementedError
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to outputs (time, batch, hidden), in time order."""
+        """Map (time, batch, features) to outputs (time, batch, hidden), in time order."""
         steps, batch = inputs.shape[0], inputs.shape[1]
         read = tf.TensorArray(tf.float32, steps).unstack(inputs)
         alive = None
@@ -132,7 +132,7 @@ class Network(Ends):
         ]
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
+        """Map (time, batch, features) to the last layer's outputs (time, batch, width)."""
         for directions in self.layers:
             outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
             inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
@@ -166,7 +166,7 @@ def mixed_precision(precision: str) -> None:
 
 
 def _computes_in_bfloat16() -> bool:
-    """Return False if an x86 CPU lacks the instructions that TensorFlow needs for bfloat16."""
+    """Return False if an x86 CPU cannot compute TensorFlow's bfloat16."""
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

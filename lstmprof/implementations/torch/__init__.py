@@ -76,7 +76,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         return outputs[::-1] if slot.endswith("_reverse") else outputs
 
     def shared_names(self) -> Names:
-        """Map PyTorch's names to framework-independent names: ``cells.l0.bias`` to ``bias_l0``."""
+        """Map PyTorch's names to common names: ``cells.l0.bias`` -> ``bias_l0``."""
         names: Dict[str, Optional[str]] = {}
         for name, _ in self.cells.named_parameters():
             slot, kind = name.split(".")

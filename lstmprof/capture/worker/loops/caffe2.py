@@ -125,7 +125,7 @@ def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tupl
 
 
 def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
-    """Yield (net of one operator, name in the trace): ``("operator_0", "caffe2::FC")``."""
+    """Yield (one operator's net, name in the trace): ``(…, "caffe2::FC")``."""
     for number, operator in enumerate(net.Proto().op):
         alone = core.Net("operator_{}".format(number))
         alone.Proto().op.extend([operator])

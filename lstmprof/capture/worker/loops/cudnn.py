@@ -256,7 +256,7 @@ def sgd(network: Any) -> Call:
 
 
 def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
-    """Pad a shape to four dimensions, as cuDNN requires: ``(3, 5)`` -> ``(1, 1, 3, 5)``."""
+    """Pad a shape to cuDNN's four dimensions: ``(3, 5)`` -> ``(1, 1, 3, 5)``."""
     return (1,) * (4 - len(shape)) + shape
 
 

@@ -282,7 +282,7 @@ def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
 
 
 class GraphedWork:
-    """A step captured as a CUDA graph, after warm-up steps; the capture changes no weights."""
+    """A step captured as a CUDA graph; the capture changes no weights."""
 
     def __init__(
         self,

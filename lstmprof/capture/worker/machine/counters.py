@@ -42,7 +42,7 @@ FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
 
 
 class CpuEvent(NamedTuple):
-    """An event that the CPU can count; fields as in perf_event_attr (perf_event_open(2))."""
+    """An event that the CPU can count, as in perf_event_attr."""
 
     name: str
     type: int

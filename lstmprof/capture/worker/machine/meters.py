@@ -121,8 +121,7 @@ def _sum(total: Optional[int], more: Optional[int]) -> Optional[int]:
 
 
 def _difference(end: Optional[int], begin: Optional[int]) -> Optional[int]:
-    """Return the difference, unless a reading is unknown or the counter wrapped around."""
-    if end is None or begin is None or end < begin:
+    if end is None or begin is None or end < begin:  # the counter wrapped around
         return None
     return end - begin
 

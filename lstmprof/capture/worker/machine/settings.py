@@ -101,7 +101,7 @@ def environment(variables: Dict[str, str]) -> Dict[str, str]:
 
 
 def allocator(files: Optional[List[str]]) -> Optional[str]:
-    """Return the name of the malloc in use, from the files that are mapped into memory."""
+    """Return the name of the malloc in use, from the mapped files."""
     if files is None:
         return None
     bases = [os.path.basename(path) for path in files]
@@ -134,7 +134,7 @@ def _cpu_controller(root: str) -> str:
 
 
 def _upwards(root: str, path: str) -> List[str]:
-    """Return a folder and its parents: ``("/r", "a/b")`` -> ``["/r/a/b", "/r/a", "/r"]``."""
+    """Return a folder and its parents: ``["/r/a/b", "/r/a", "/r"]``."""
     parts = [part for part in path.split("/") if part]
     return [os.path.join(root, *parts[:count]) for count in range(len(parts), -1, -1)]
 

@@ -82,7 +82,7 @@ class Waiting(NamedTuple):
 
 
 class ThreadWaits(NamedTuple):
-    """A reading of how long threads have waited for a CPU: folder in /proc -> thread -> ns."""
+    """How long threads have waited for a CPU: /proc folder -> thread -> ns."""
 
     cpu_ns: int
     waited_ns: Dict[str, Dict[str, int]]
@@ -97,7 +97,7 @@ def this_thread() -> Optional[int]:
 
 
 def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
-    """Return how long each thread of this process and its children has waited for a CPU."""
+    """Return how long threads of this process and its children waited for a CPU."""
     this = this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")
     # reading other threads takes time, so own times are read last before a step, first after it
@@ -135,7 +135,7 @@ def _waits_in(folder: str) -> Dict[str, int]:
 
 
 def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
-    """Return how long threads ran and waited between two readings, without ended threads."""
+    """Return how long threads ran and waited between two readings."""
     if before is None or after is None:
         return Waiting()
     more = {}

@@ -37,7 +37,7 @@ class TorchProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """Return True on a GPU: a session lost its first kernels (torch 2.11, pytorch#192021)."""
+        # on a GPU, a session lost its first kernels (torch 2.11, pytorch#192021)
         return bool(self.device.type == "cuda")
 
     def find_device(self) -> None:
@@ -157,7 +157,8 @@ def _quiet(session: Any) -> Iterator[None]:
 
 
 def _gpus_in_use() -> List[int]:
-    """Return the GPUs that this process uses; waiting for another GPU would initialise it."""
+    """Return the GPUs that this process uses."""
+    # waiting for a GPU that is not in use would initialise it
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]
