@@ -66,7 +66,7 @@ def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.Data
     shortened = rf"{re.escape(network)}(?:-t\d+)?(?:-y\d+)?(?:-data)?"
     named = rows.workload.astype(str).str.fullmatch(shortened)
     usual = rows[named & (rows["precision"] == "fp32") & (rows["mode"] == mode)]
-    # only runs with the most time steps are comparable
+    # only runs with the most time steps count
     longest = usual[usual.time_steps == usual.time_steps.max()]
     return newest(longest)
 

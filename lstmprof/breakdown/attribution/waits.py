@@ -73,7 +73,7 @@ def _classes(events: EventTable) -> Ints:
     return np.where((by_kind == 0) & collective, _COLLECTIVE_CLASS, by_kind)
 
 
-#: Longest launch latency: a multiple of the profile's median, or this in ns (docs/ledger.md).
+#: Longest launch latency: a multiple of the median, but at least so many ns (docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
 #: If more of the events may explain waits, all are read: leaving out the rest saves no time.
 MOST_EXPLAINING = 0.7

@@ -134,8 +134,7 @@ def _by_rank(events: Packed, rows: Ints) -> dict[int | None, Ints]:
     return {n: rows[members] for n, members in zip(numbers, group.members(), strict=True)}
 
 
-#: Share of time or events affected, above which numbers are doubtful (warn) or not to be trusted
-#: (fail).
+#: Share of affected time or events above which numbers are doubtful (warn) or untrusted (fail).
 WARN_SHARE, FAIL_SHARE = 0.10, 0.20
 
 #: (state, sentence[, affected share])
