@@ -292,7 +292,7 @@ class Iterations:
 
 
 _FEW = "the run has no profile of its steps"
-_ENERGY = "energy per step by %s, over the counted iterations of the first round"
+_ENERGY = "mean energy per step, measured by %s in the timed iterations of the first round"
 #: Other programs disturb the iterations if threads wait for CPUs for more than this share of the
 #: time. Chosen by hand.
 MOST_WAITED = 0.05
