@@ -17,7 +17,7 @@ from lstmprof.events.threads import STATES, VALUE_READS, state_codes, thread_ids
 
 #: Longer gaps than this many times the median are unusual.
 UNUSUAL = 10
-#: A setting (CUDA_LAUNCH_BLOCKING) blocks launches if this share of at least ten do. Chosen by hand.
+#: CUDA_LAUNCH_BLOCKING blocks launches if this share of at least ten block. Chosen by hand.
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
 _STREAM_WAIT = re.compile(r"Stream.*Wait|Wait.*Stream")
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
