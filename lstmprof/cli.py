@@ -120,10 +120,8 @@ def _exit_code_of(error: BaseException) -> int:
 
 
 def _interrupted(stop: BaseException) -> str:
-    """Return the message of an interrupted command, with a note on what it kept.
-
-    The note may belong to the exception's cause, because click wraps Ctrl-C in its own exception.
-    """
+    """Return the message of an interrupted command, with a note on what it kept."""
+    # click wraps Ctrl-C in its own exception, so the note may be on the cause
     raised = (stop, stop.__cause__, stop.__context__)
     notes = [note for error in raised for note in getattr(error, "__notes__", ())]
     return "; ".join([_INTERRUPTED, *notes[:1]])

@@ -29,10 +29,7 @@ MOST_LISTED = 24
 
 
 class LstmprofError(Exception):
-    """The base class of lstmprof's errors.
-
-    ``str()`` is one line: the fault, then the next step (what the user can do about it).
-    """
+    """The base class of lstmprof's errors."""
 
     exit_code = 1
 
@@ -79,7 +76,7 @@ class CacheWarning(UserWarning):
 
 
 class CaptureError(LstmprofError):
-    """Raised when a capture's process fails, hangs, runs out of memory or refuses the workload."""
+    """A capture's process failed, hung, ran out of memory or refused the workload."""
 
 
 class RunError(LstmprofError):
@@ -129,10 +126,7 @@ def without_url_secrets(text: str) -> str:
 
 
 def without_secrets(word: str) -> str:
-    """Replace secrets in a word of a command line by ``***``.
-
-    Secrets are tokens, values of options such as ``password=…``, and the user and query of a URL.
-    """
+    """Replace passwords and tokens in a word of a command line by ``***``."""
     if "://" in word:  # the query of a presigned URL is a secret
         address, mark, _ = word.partition("?")
         word = _USER_OF_URL.sub("://***@", address) + ("?***" if mark else "")
@@ -209,10 +203,7 @@ def _has_folder() -> bool:
 
 
 def one_line(text: str) -> str:
-    """Remove line breaks and control characters, so that a text cannot fake output.
-
-    Bytes that are not valid text, as in some file names, become U+FFFD.
-    """
+    """Remove line breaks and control characters, so that a text cannot fake output."""
     return (text if text.isprintable() else "".join(map(_one_line, text))).strip()
 
 
@@ -225,11 +216,7 @@ def _one_line(character: str) -> str:
 def unknown_name(
     kind: str, name: str, choices: Iterable[str], *, shown_by: str = "lstmprof list"
 ) -> UsageError:
-    """Make the error for an unknown name; it suggests the nearest one.
-
-    ``kind`` is the noun before the name, such as "workload". ``shown_by`` is a command that lists
-    all names.
-    """
+    """Make the error for an unknown name; it suggests the nearest known name."""
     names = list(choices)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     listed = ", ".join(names) if len(names) <= MOST_LISTED else "see " + shown_by

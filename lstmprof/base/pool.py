@@ -39,10 +39,7 @@ class KilledError(Exception):
 
 
 class Pool(Executor):
-    """A pool of ``count`` worker processes.
-
-    If a worker is killed, only the task that it was running fails, and a new worker replaces it.
-    """
+    """A pool of worker processes that survives when one of them is killed."""
 
     def __init__(self, count: int) -> None:
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -66,11 +63,7 @@ class Pool(Executor):
         self.shutdown(wait=error is None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """End the workers: after their current tasks if ``wait``, or else at once.
-
-        Tasks that have not begun are cancelled, unless ``wait`` is True and ``cancel_futures``
-        False.
-        """
+        """End the workers: after their current tasks if ``wait``, otherwise at once."""
         # The threads end first: a thread that begins a task after the workers have ended would wait
         # for ever.
         self._threads.shutdown(wait, cancel_futures=cancel_futures or not wait)

@@ -86,12 +86,10 @@ def _namespace() -> str:
 
 
 def _start_of(pid: str) -> str | None:
-    """Return when a process started, in ticks since the boot; None if it does not exist.
-
-    Source: proc_pid_stat(5), starttime.
-    """
+    """Return when a process started, in ticks since the boot."""
     with suppress(OSError):
         stat = (_PROC / pid / "stat").read_text("utf-8", "replace")
+        # starttime in proc_pid_stat(5)
         return stat.rpartition(")")[2].split()[19]
     return None
 

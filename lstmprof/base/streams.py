@@ -21,8 +21,7 @@ from typing import Any, TextIO
 
 from lstmprof.base.errors import LstmprofError, one_line
 
-#: Characters that are removed: C0 (except line ends), DEL, C1, direction marks, zero-width
-#: characters, line separators, interlinear annotations, lone surrogates, tags.
+#: Characters that could fake output: control, direction, zero-width and tag characters, surrogates.
 _CONTROL = (
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -37,11 +36,7 @@ class OutputError(LstmprofError):
 
 
 class Stream:
-    """Writes text to a file or terminal; each control character becomes a space.
-
-    After a failure, it raises OutputError, or BrokenPipeError if the reader has gone. It raises
-    nothing if ``quiet``.
-    """
+    """Writes text to a file or terminal, without control characters."""
 
     def __init__(
         self, file: TextIO, name: str, *, quiet: bool = False, pattern: re.Pattern[str] = _PLAIN

@@ -219,7 +219,7 @@ def broken_down(
     tables: Sequence[str],
     look: Callable[[Breakdown], object] = lambda breakdown: None,
 ) -> list[Breakdown]:
-    """Break down runs, and skip runs for which that fails; raise the first error if all fail."""
+    """Break down all runs for which that is possible."""
     from lstmprof.breakdown import break_down
     from lstmprof.runs.border import border
 
@@ -319,6 +319,6 @@ def show(path: Path) -> None:
 
 
 def bundled(name: str, in_clone: str) -> Path:
-    """Return a folder of lstmprof: ``name`` inside the package, or ``in_clone`` in a git clone."""
+    """Return a folder of the installed package, or of the git clone."""
     package = Path(__file__).resolve().parents[1]
     return package / name if (package / name).is_dir() else package.parent / in_clone

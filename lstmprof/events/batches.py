@@ -37,11 +37,7 @@ class Batch:
 
 
 class Batches:
-    """Divides a run into batches; in each batch, about ``size`` events or more begin.
-
-    It is ``divisible`` if there is more than one batch, and events are sorted and numbered by
-    start, as in a run that lstmprof wrote.
-    """
+    """Divides a run into batches of about ``size`` events."""
 
     def __init__(
         self, packed: Packed, size: int = BATCH_EVENTS, columns: Sequence[str] = ()
@@ -159,7 +155,7 @@ def _activities_by_device(packed: Packed) -> list[np.ndarray]:
 
 
 def _next(devices: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
-    """Yield the next activity of each device, from ``row`` on, and others with the same start."""
+    """Yield the rows of the next activities of each device, from ``row`` on."""
     for rows in devices:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):

@@ -29,8 +29,8 @@ from lstmprof.events.spool import Chunks, SortedFiles
 from lstmprof.events.stored import Folder, write_columns
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Names of memory counters: memory that an allocator has handed out, memory that it has reserved on
-#: the device, and the size of one allocation (negative for a free).
+#: Counters of memory: given out by an allocator, reserved by it, and one allocation (negative: a
+#: free).
 ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
 #: Beginning of a counter's name; the line of code that allocated the memory follows.
 ALLOCATED_BY = "memory allocated by "
@@ -124,7 +124,7 @@ def write_sorted(path: Path, columns: pa.Table) -> None:
 
 @dataclass(frozen=True)
 class _RankCounters:
-    """The counters of one rank, sorted by time; ``shift_ns`` is added to all times."""
+    """The counters of one rank, sorted by time."""
 
     read: pa.Table | SortedFiles
     folder: Folder | None = None
@@ -287,11 +287,7 @@ def by_series(rows: pa.Table) -> Iterator[Values]:
 
 
 def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
-    """Yield each counter as a level over time, one batch after the other.
-
-    If the profile records no total memory, the level is the running sum of allocations and frees.
-    ``read`` yields rows of counters.parquet, and is called twice.
-    """
+    """Yield each counter as a level over time, one batch after the other."""
     with_totals = {s.owner for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)
     for rows in read():
@@ -299,6 +295,7 @@ def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
             if series.name != CHANGE:
                 yield series, time_ns, values
             elif series.owner not in with_totals:
+                # without recorded totals: sum up allocations and frees
                 running = sums[series] + np.cumsum(values)
                 sums[series] = float(running[-1])
                 yield series._replace(name=SINCE_BEGIN), time_ns, running

@@ -58,17 +58,14 @@ def values_at(values: Ints, rows: Ints) -> Ints:
 
 
 class Forest:
-    """The nesting of rows, as trees; ``parent`` is each row's parent, or ``NONE``.
-
-    ``preorder`` numbers the rows, and ``size`` counts the rows inside each row, with the row
-    itself.
-    """
+    """The nesting of rows, as trees: the parent of each row, or ``NONE``."""
 
     def __init__(self, parent: Ints) -> None:
         depth = _depths(parent)
         by_depth = np.argsort(depth, kind="stable")
         bounds = np.searchsorted(depth[by_depth], np.arange(int(depth.max(initial=0)) + 2))
         levels = [by_depth[a:b] for a, b in pairwise(bounds)]
+        # rows inside each row, with the row itself
         self.size = np.ones(len(parent), dtype=np.int64)
         for rows in levels[:0:-1]:
             np.add.at(self.size, parent[rows], self.size[rows])
@@ -95,10 +92,11 @@ class Forest:
 
 
 def _depths(parent: Ints) -> Ints:
-    """Return the number of ancestors of each row. Each pass follows links twice as far."""
+    """Return the number of ancestors of each row."""
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)
+    # each pass follows links twice as far
     while len(rows):
         depth[rows] += depth[above[rows]]
         above[rows] = above[above[rows]]
@@ -117,18 +115,15 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     return before
 
 
-#: How keys are numbered: with an array if their range is at most about this many times their count,
-#: otherwise with a hash table.
+#: Keys are numbered with an array if their range is at most this many times their count, or hashed.
 _SPARSE = 4
 
 
 class Groups:
-    """Positions with equal keys form a group; groups are sorted by keys.
-
-    ``of`` is the group of each position, ``first`` the first position of each group.
-    """
+    """Positions with equal keys, as groups that are sorted by key."""
 
     def __init__(self, *keys: Ints) -> None:
+        # group of each position
         self.of: Ints = numbered(*keys)
         self.count = int(self.of.max(initial=-1)) + 1
         self.first = np.full(self.count, len(self.of), dtype=np.int64)
@@ -158,7 +153,7 @@ class Groups:
 
 
 class SortedValues:
-    """Values that are sorted within each of ``count`` groups; ``of`` is each value's group."""
+    """Values that are sorted within each group."""
 
     def __init__(self, of: Ints, values: Ints, count: int) -> None:
         self.sizes = np.bincount(of, minlength=count)
@@ -184,10 +179,7 @@ class SortedValues:
 
 
 def latest_ends(lane: Ints, end: Ints) -> Ints:
-    """For each interval, find the interval of its lane that ends last up to there.
-
-    A lane is a sequence of intervals, such as those of a stream; ``lane`` is sorted.
-    """
+    """Find for each interval the one of its lane (a stream) that ends last so far."""
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
     rank[by_end] = np.arange(len(end))
@@ -225,10 +217,7 @@ def distinct(values: Ints) -> Ints:
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Return equal numbers for equal keys, in sorted order: [7, 7, 3] -> [1, 1, 0].
-
-    Several arrays of keys are combined.
-    """
+    """Give equal keys equal numbers, in sorted order: [7, 7, 3] -> [1, 1, 0]."""
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

@@ -31,10 +31,7 @@ _Value = TypeVar("_Value")
 
 
 class Packed:
-    """The packed columns of an events table; ``more`` reads missing columns when needed.
-
-    ``more`` requires that each ``event_id`` is the row number, as in a stored run.
-    """
+    """The columns of an events table in narrow types, read when needed."""
 
     def __init__(self, table: pa.Table, more: Callable[[str], pa.ChunkedArray] | None = None):
         self.names = tuple(table.schema.names)
@@ -56,7 +53,7 @@ class Packed:
         return bool((self.values("event_id") == np.arange(self._count)).all())
 
     def forget(self, *names: str) -> None:
-        """Drop columns from memory; ``more`` reads them again on next use."""
+        """Drop columns from memory until they are read again."""
         for name in names if self._more else ():
             self._columns.pop(name, None)
 
@@ -84,7 +81,7 @@ class Packed:
         return value
 
     def ints(self, name: str, rows: slice) -> Ints:
-        """Return an integer column as int64; ``UNKNOWN`` stands for null."""
+        """Return an integer column as int64, with ``UNKNOWN`` for null."""
         column = self._column(name)
         values = column.values[rows].astype(np.int64)
         if column.has_nulls:
@@ -153,15 +150,12 @@ class Packed:
 
 @dataclass(frozen=True)
 class _Column:
-    """A packed column: integers, or indices into ``texts``; −1 stands for null.
-
-    If a column has negative values, ``is_known`` marks the rows that are not null.
-    """
+    """A packed column: integers, or indices into ``texts``; −1 stands for null."""
 
     values: np.ndarray
     texts: Any
     has_nulls: bool
-    is_known: Flags | None = None
+    is_known: Flags | None = None  # rows that are not null, if values may be negative
 
     @staticmethod
     def of(column: pa.ChunkedArray) -> _Column:
@@ -179,7 +173,6 @@ class _Column:
         return _Column(values, texts, has_nulls, known)
 
     def only(self, rows: Ints) -> _Column:
-        """Return this column at ``rows``; ``texts`` stays whole."""
         is_known = None if self.is_known is None else self.is_known[rows]
         return replace(self, values=self.values[rows], is_known=is_known)
 
@@ -239,11 +232,7 @@ class Gathered:
         ]
 
     def add(self, read: pa.Table | pa.RecordBatch) -> None:
-        """Append the next rows of the file.
-
-        Raises:
-            pa.ArrowException, ValueError: the file has wrong statistics, or too many rows.
-        """
+        """Append the next rows of the file."""
         for name, part in zip(self.columns, self._parts, strict=True):
             column = read.column(name)
             for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
@@ -304,11 +293,7 @@ class _Chunks:
 
 
 def narrow_table(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-    """Read columns in the narrowest types, one row group at a time to save memory.
-
-    Raises:
-        OSError, pa.ArrowException: the file is damaged.
-    """
+    """Read columns in the narrowest types, one row group at a time to save memory."""
     gathered = Gathered(file, columns)
     for group in range(file.num_row_groups):
         gathered.add(file.read_row_group(group, list(columns), use_threads=False))

@@ -41,12 +41,7 @@ class Process:
 
 
 def joined(processes: Sequence[Process]) -> Profile:
-    """Join the profiles of processes in the order in which they ran.
-
-    If every profile has a ``base_ns`` and they do not overlap, times count from the first
-    ``base_ns``. Otherwise the processes follow one another, and ``base_ns`` is None. Host events
-    without a pid get the pid of their process.
-    """
+    """Join the profiles of processes that ran one after the other."""
     profiles = [process.profile for process in processes]
     shifts = _absolute(profiles)
     placed = shifts is None
@@ -76,10 +71,7 @@ def joined(processes: Sequence[Process]) -> Profile:
 
 
 def _absolute(profiles: Sequence[Profile]) -> list[int] | None:
-    """Return how long after the first profile each one began, in ns.
-
-    Return None if a profile has no date, or if profiles overlap.
-    """
+    """Return how long after the first profile each one began, in ns, if dates show it."""
     bases = [p.base_ns for p in profiles if p.base_ns is not None]
     if len(profiles) == 1:
         return [0]
@@ -182,10 +174,7 @@ def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
 
 
 def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
-    """Return the first profile's metadata with the thread names of all profiles.
-
-    A thread with several names gets none.
-    """
+    """Join the thread names of all profiles; a thread with several names gets none."""
     metadata = dict(profiles[0].metadata)
     threads = [p.metadata["threads"] for p in profiles if p.metadata.get("threads")]
     names: dict[str, set[str]] = {}
@@ -197,10 +186,7 @@ def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
 
 
 def successive_processes(events: EventTable, rows: Ints) -> list[Ints]:
-    """Split the rows of a rank by process, if its processes ran one after the other.
-
-    A device activity belongs to the last process that started before it.
-    """
+    """Split the rows of a rank by process, if its processes ran one after the other."""
     host = rows[(thread_ids(events) >= 0)[rows]]
     pid = events.ints("pid", UNKNOWN)[host]
     if not len(pid) or pid.min() == pid.max():

@@ -30,9 +30,8 @@ LACKING: Mapping[int, tuple[str, ...]] = {
 }
 VERSION_KEY = b"lstmprof.events_schema"
 
-#: ``kernel``, ``memcpy``, ``memset`` and ``device_sync`` are on a device, the others on a host
-#: thread; but a profiler's copy of a host range on a device (Kineto's gpu_user_annotation, XPlane's
-#: derived lines) is a ``range`` with ``device`` set.
+#: Kinds on a device are kernel, memcpy, memset, device_sync, and ranges that a profiler copied to
+#: it.
 KINDS = (
     "step",
     "range",
@@ -50,8 +49,7 @@ ACTIVITY_KINDS = ("kernel", "memcpy", "memset")
 PHASES = ("input", "forward", "loss", "backward", "optimizer")
 #: Name of the range around the call of a compiled step, in lstmprof's own captures.
 PROGRAM = "program"
-#: Beginning of the names of ranges around calls of Keras layers, which ``lstmprof run`` adds to
-#: TensorFlow's profile (``capture.script.sizes``).
+#: Beginning of the names of ranges around Keras layers, from ``lstmprof run``.
 KERAS_LAYER = "keras.layers."
 
 
@@ -66,18 +64,14 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: name, type, unit, meaning, and when a value is null.
-
-    ``null_when`` is empty if the column is never null. ``derived`` columns of the events table are
-    computed from others.
-    """
+    """One column of a table."""
 
     name: str
     type: pa.DataType
     unit: str
     meaning: str
-    null_when: str = ""
-    derived: bool = False
+    null_when: str = ""  # empty: never null
+    derived: bool = False  # computed from other columns
 
     @classmethod
     def of_type(

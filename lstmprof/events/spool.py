@@ -102,7 +102,7 @@ MERGED_CHUNKS = 64
 
 
 def write_chunk(path: Path, columns: pa.Table) -> None:
-    """Write events to a file, sorted as in ``events_table``, without columns that are all null."""
+    """Write events to a file, sorted, without columns that are all null."""
     recorded = [name for name in columns.column_names if columns[name].null_count < len(columns)]
     write_columns(path, _sorted(columns.select(recorded)))
 

@@ -32,14 +32,12 @@ _CODE = pa.int32()
 
 
 class Folder:
-    """A temporary folder, deleted when this object is no longer used.
-
-    A folder inside ``base`` is kept, so that another process can use it.
-    """
+    """A temporary folder, deleted when this object is no longer used."""
 
     def __init__(self, base: Path | None = None) -> None:
         if base:
             with room_in(base):
+                # kept, so that another process can use it
                 self.path = Path(tempfile.mkdtemp(dir=base))
         else:
             self.path = made_temporary_folder()
@@ -97,15 +95,12 @@ class Texts:
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """A batch of events on disk; ``first`` is its first row in the whole table.
+    """A batch of events on disk."""
 
-    If several files have the same column, the last file counts.
-    """
-
-    first: int
+    first: int  # first row in the whole table
     rows: int
     start_ns: int
-    files: tuple[Path, ...]
+    files: tuple[Path, ...]  # the last file with a column counts
 
 
 class Part(EventTable):
@@ -125,11 +120,7 @@ class Part(EventTable):
 
 
 class StoredEvents(EventTable):
-    """An events table on disk.
-
-    All events have the rank ``rank``, unless files have a column ``rank``. Methods that return an
-    ``EventTable`` load all rows into memory; ``parts`` loads one batch at a time.
-    """
+    """An events table on disk that loads one batch at a time."""
 
     def __init__(
         self, folder: Folder, texts: Texts, batches: Sequence[StoredBatch], rank: int | None
@@ -168,7 +159,7 @@ class StoredEvents(EventTable):
             yield Part(part.arrow, batch.first)
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> StoredEvents:
-        """Replace columns on disk; ``columns_of`` computes them for one batch at a time."""
+        """Replace columns on disk, one batch at a time."""
         replacing = [self.encoded(columns_of(part)) for part in self.parts()]
         return self.overlaid(map(self.stored, replacing))
 
@@ -186,7 +177,7 @@ class StoredEvents(EventTable):
         return path
 
     def overlaid(self, files: Iterator[Path]) -> StoredEvents:
-        """Replace columns; ``files`` has one file with the new columns for each batch."""
+        """Replace columns by those in ``files``, one file per batch."""
         batches = [
             StoredBatch(batch.first, batch.rows, batch.start_ns, (*batch.files, path))
             for batch, path in zip(self.batches, files, strict=True)
@@ -227,7 +218,7 @@ class StoredEvents(EventTable):
     def table(
         self, coded: pa.Table, columns: Sequence[str] = SCHEMA.names, *, own_texts: bool = False
     ) -> EventTable:
-        """Decode columns to an events table; ``own_texts`` drops texts that are not in use."""
+        """Decode columns to an events table."""
         schema = (
             SCHEMA if columns == SCHEMA.names else pa.schema([SCHEMA.field(n) for n in columns])
         )

@@ -36,10 +36,7 @@ _Value = TypeVar("_Value")
 
 
 class EventTable:
-    """A table of events with the columns of ``SCHEMA``; methods return them as cached arrays.
-
-    Other methods are those of ``pyarrow.Table``.
-    """
+    """A table of events with the columns of ``SCHEMA``, as cached arrays."""
 
     def __init__(self, arrow: pa.Table) -> None:
         self._arrow = arrow
@@ -111,14 +108,11 @@ class EventTable:
         return 0
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield parts of the table that fit into memory, in order of time.
-
-        A part has at least ``columns``.
-        """
+        """Yield parts of the table that fit into memory, in order of time."""
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
-        """Replace columns; ``columns_of`` computes the new ones for each part of the table."""
+        """Replace columns, computed for each part of the table."""
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
@@ -168,10 +162,7 @@ class EventTable:
         dtype: Any = np.int64,
         rows: Flags | None = None,
     ) -> np.ndarray:
-        """Apply ``function`` to the text of each row, once per distinct text.
-
-        A null, and a row outside of the mask ``rows``, gives ``unknown``.
-        """
+        """Apply a function to the text of each row, once per distinct text."""
         codes, values = self._codes(column)
         if rows is None:
             answers = np.array([*map(function, values), unknown], dtype=dtype)
@@ -185,7 +176,7 @@ class EventTable:
         return np.asarray(answers[codes])
 
     def where(self, column: str, predicate: Callable[[str], object]) -> Flags:
-        """Return whether ``predicate`` is true of each row's text; False for null."""
+        """Return which rows have a text for which ``predicate`` is true."""
         return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
 
     def where_name(self, predicate: Callable[[str], object]) -> Flags:
@@ -202,12 +193,12 @@ class EventTable:
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write the table to a Parquet file; ``stop`` ends this early only for a table on disk."""
+        """Write the table to a Parquet file."""
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))
 
     def ranks(self) -> list[int | None]:
-        """Return the distinct ranks, sorted; None stands for unknown ranks."""
+        """Return the distinct ranks, sorted, with None for unknown ones."""
         ranks = self.column("rank").unique().to_pylist()
         return sorted(ranks, key=lambda rank: (rank is not None, rank))
 
@@ -228,11 +219,7 @@ class EventTable:
         return np.asarray(row_of[np.where(event_ids < len(row_of) - 1, event_ids, -1)], np.int64)
 
     def once(self, function: Callable[[Any], _Value], *reads: str) -> _Value:
-        """Return ``function(self)``, which is computed only on the first call.
-
-        If ``reads`` names all columns that the function reads, the result stays valid when other
-        columns are replaced.
-        """
+        """Cache ``function(self)``, also in tables with the same columns ``reads``."""
         key = ("columns", function, *reads) if reads else ("function", function)
         return self._once(key, lambda: function(self))
 
@@ -280,10 +267,7 @@ def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
 
 
 def _rows_by_id(events: EventTable) -> Ints:
-    """Return an array with the row of each id; −1 for a missing id.
-
-    The last entry is −1, so that the id −1 (null) has the row −1.
-    """
+    """Return the row of each event id; −1 at missing ids and at the end, for null (−1)."""
     event_id = events.ints("event_id", -1)
     row_of = np.full(int(event_id.max(initial=-1)) + 2, -1, dtype=np.int64)
     row_of[event_id] = np.arange(len(events))
@@ -295,13 +279,7 @@ def _end_ns(events: EventTable) -> Ints:
 
 
 def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTable:
-    """Make an events table: sort events by start, the longer event first, and number them.
-
-    ``kind``, ``name``, ``start_ns`` and ``dur_ns`` are required; other absent columns are null.
-
-    Raises:
-        ValueError: a required column is missing, a name is unknown or a duration is negative.
-    """
+    """Make an events table: sort events by start, and number them."""
     missing = [name for name in _REQUIRED if name not in columns]
     foreign = [name for name in columns if name not in SCHEMA.names]
     if missing or foreign:

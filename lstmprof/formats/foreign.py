@@ -37,9 +37,7 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
 _ROCPROF = (
     "give a torch.profiler JSON, or record with rocprofv3 --runtime-trace --output-format json"
 )
-#: Execution traces of PyTorch and Chakra record dependencies of operators. Without start times they
-#: show no step, no wait and no idle time. Chakra's protobufs (``et_def.proto``) may have start
-#: times, but no converter writes them.
+#: Execution traces of PyTorch and Chakra have operators and their dependencies, but no times.
 _EXECUTION_TRACE = (
     "is an execution trace (operators and their dependencies, but not when they ran)",
     "give the torch.profiler JSON of the same run; record_shapes=True adds the shapes",

@@ -67,13 +67,13 @@ class _Frame(msgspec.Struct):
 
 
 class _Entry(msgspec.Struct):
-    """One action of PyTorch's allocator, such as an allocation; equal stacks share ``frames``."""
+    """One action of PyTorch's allocator, such as an allocation."""
 
     action: str
     size: _Natural = 0
     addr: int = 0
     time_us: _Natural | None = None
-    frames: Any = ()
+    frames: Any = ()  # equal stacks share one object
 
 
 class _Block(msgspec.Struct):
@@ -94,16 +94,12 @@ class _Snapshot(msgspec.Struct):
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the file is a pickle; ``read`` refuses pickles of other programs."""
+    """Return whether the file is a pickle, of any program."""
     return raw.part(0, 2) in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a memory snapshot.
-
-    Raises:
-        ForeignFileError: the pickle is no memory snapshot.
-    """
+    """Read a memory snapshot of PyTorch."""
     try:
         snapshot = _snapshot(raw)
         traces = snapshot.device_traces
@@ -151,7 +147,7 @@ def _foreign(raw: RawFile, fault: str) -> ForeignFileError:
 
 
 def _restricted(raw: RawFile) -> Any:
-    """Unpickle plain types of Python; refuse a pickle with other objects, which may run code."""
+    """Unpickle plain types of Python, because other objects may run code."""
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[Any, Any] = {}
@@ -265,7 +261,7 @@ def _counts(
 
 
 def _line(frames: Any) -> str:
-    """Name the innermost line of the user's code, or of a package: ``function (file:line)``."""
+    """Name the innermost line of the user's code: ``function (file:line)``."""
     stack = msgspec.convert(frames, list[_Frame])
     python = [
         frame for frame in stack if frame.filename.endswith(".py") or frame.filename[:1] == "<"

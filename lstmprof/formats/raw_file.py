@@ -28,17 +28,16 @@ from lstmprof.base.scratch import made_temporary_folder, remove, room_in, tempor
 GZIP_MAGIC = b"\x1f\x8b"
 #: Largest file that is read, before and after unpacking: twice the largest that Perfetto opens.
 MAX_BYTES = 4 * 2**30
-#: A file that unpacks to more than ``MAX_RATIO`` times its size and to more than ``FREE_BYTES`` is
-#: refused as a gzip bomb. gzip makes real traces 10 to 50 times smaller, and zeros 1030 times.
+#: A file is a gzip bomb beyond both limits; gzip makes traces 10 to 50 times smaller, zeros 1030
+#: times.
 MAX_RATIO = 200
 FREE_BYTES = 8 * 2**20
 #: Memory that parsed JSON may take, whatever the size of the file.
 FREE_OBJECT_BYTES = 2**30
-#: Parsed JSON may take this many times the file's size. Traces take 5 to 10 times the size, a
-#: hostile ``{},{},{},…`` 25 times.
+#: Most memory of parsed JSON per byte of the file: traces take 5 to 10, a hostile ``{},{},…`` 25.
 _MOST_GROWTH = 16
-#: Memory of parsed JSON in bytes per character, measured in traces and rounded up. A comma counts
-#: as a number, and a point as a float, which stays text.
+#: Bytes of memory per character of JSON, measured in traces; ``,`` means a number, ``.`` a float's
+#: text.
 _OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 40), (b'"', 15), (b".", 24))
 _CHUNK_BYTES = 2**20
 _HEAD_BYTES = 4096
@@ -181,10 +180,7 @@ def is_tar(content: bytes) -> bool:
 
 
 def unpacked_head(head: bytes) -> bytes:
-    """Unpack the first bytes of a file, or return them if they are not gzipped.
-
-    Damaged bytes give an empty result.
-    """
+    """Unpack the first bytes of a file, if they are gzipped."""
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
@@ -250,15 +246,9 @@ def _next_chunk(raw: RawFile, stream: gzip.GzipFile, length: int) -> bytes:
 def json_document(
     path: Path | str, content: bytes, most_object_bytes: int = FREE_OBJECT_BYTES
 ) -> Any:
-    """Parse JSON, repaired if necessary; ``path`` names the file in messages.
-
-    A float becomes its text, NaN and infinities None. Undecodable bytes become lone surrogates,
-    which ``rows.clean`` replaces.
-
-    Raises:
-        ProfileError: the JSON is invalid, nested too deeply, or needs too much memory.
-    """
+    """Parse JSON, repaired if necessary, with floats as texts."""
     _check_objects(path, content, most_object_bytes)
+    # undecodable bytes become lone surrogates, which ``rows.clean`` replaces
     text = content.removeprefix(_BOM).decode("utf-8", errors="surrogateescape")
     try:
         try:
@@ -334,7 +324,7 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Replace an invalid token by valid JSON of equal length, to keep error positions right."""
+    """Replace invalid JSON by valid JSON of equal length, to keep error positions."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "
@@ -371,20 +361,20 @@ _DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError,
 
 @dataclass(frozen=True)
 class Member:
-    """A file in an archive; ``fault`` is the error if it cannot be read."""
+    """A file in an archive."""
 
     name: str
     begin: int
     size: int
-    fault: ProfileError | None = None
+    fault: ProfileError | None = None  # why it cannot be read
 
 
 @dataclass(frozen=True)
 class Members:
-    """The files of an archive; ``fault`` is the error if later files are missing."""
+    """The files of an archive."""
 
     files: list[Member]
-    fault: ProfileError | None
+    fault: ProfileError | None  # why later files are missing
 
 
 def members(raw: RawFile) -> Members:

@@ -15,8 +15,7 @@ from lstmprof.events.schema import SCHEMA
 from lstmprof.events.spool import Spool
 from lstmprof.events.table import events_table
 
-#: Times beyond 73 years from zero (from 1970: the year 2043) are damage. Differences of smaller
-#: times fit into int64.
+#: Times beyond 73 years from zero are damage; the difference of two smaller times fits into int64.
 MAX_NS = 2**61
 #: 2001-09-09 in nanoseconds since 1970: later times are dates, earlier ones are uptimes.
 _FIRST_DATE_NS = 10**18
@@ -49,15 +48,12 @@ class Row(NamedTuple):
 
 
 def date_ns(origin_ns: int) -> int | None:
-    """Return ``origin_ns`` if it counts from 1970; None if it counts from the machine's start."""
+    """Return ``origin_ns``, if it counts from 1970 and not from the machine's start."""
     return origin_ns if origin_ns >= _FIRST_DATE_NS else None
 
 
 def base_ns(origin_ns: int, added_ns: int | None) -> int | None:
-    """Return ``origin_ns`` counted from 1970.
-
-    ``added_ns`` is the time at which the machine started, in case ``origin_ns`` counts from there.
-    """
+    """Count ``origin_ns`` from 1970, not from ``added_ns`` (start of the machine)."""
     if date_ns(origin_ns) is not None:
         return origin_ns
     return None if added_ns is None else positive(added_ns + origin_ns)
@@ -109,7 +105,7 @@ def clean(text: str) -> str:
 
 
 def int64(value: object) -> int | None:
-    """Convert an int or its decimal text; None if it is no int64."""
+    """Convert an int or its decimal text, if it fits into int64."""
     if isinstance(value, str):
         digits = value.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):

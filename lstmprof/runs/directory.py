@@ -33,13 +33,11 @@ _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 
 def cache_folder() -> Path:
-    """Return $LSTMPROF_CACHE, or else lstmprof's folder in the user's cache folder.
-
-    A folder that other users can write to is not used: the cache has scripts and interpreters.
-    """
+    """Return the cache folder: $LSTMPROF_CACHE, or lstmprof's in the user's cache."""
     chosen = os.environ.get("LSTMPROF_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or str(_home() / ".cache")
     cache = Path(chosen) if chosen else Path(base) / "lstmprof"
+    # others could replace the scripts and interpreters in it
     fault = _untrusted(cache)
     return cache if fault is None else instead_of(cache, fault)
 
@@ -56,7 +54,7 @@ def _untrusted(folder: Path) -> str | None:
 
 
 def _home() -> Path:
-    """Return the home folder; for a user without one (in containers), a path that is missing."""
+    """Return the home folder, or a missing path for users without one."""
     try:
         return Path.home()
     except RuntimeError:
@@ -95,11 +93,7 @@ def instead_of(cache: Path, fault: str) -> Path:
 
 
 def check_name(out: Path, name: str, *, force: bool = False) -> None:
-    """Check that a run of this name may be written to ``out``.
-
-    Raises:
-        RunError: the run exists and ``force`` is False.
-    """
+    """Check that a run of this name may be written to ``out``."""
     if not name or name != Path(name).name or name.startswith("."):
         raise UsageError(
             f"'{name}' cannot name a run", "choose a name without a '/' or a leading dot"
@@ -169,11 +163,7 @@ def staging(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder, which becomes the run ``name`` if the block succeeds.
-
-    Raises:
-        RunError: the run exists and ``force`` is False, or ``out`` cannot be written.
-    """
+    """Yield a temporary folder, which becomes the run ``name`` if the block succeeds."""
     check_name(out, name, force=force)
     with staging(out) as partial:
         content = partial / name
@@ -186,13 +176,13 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
 
 
 def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
-    """Rename the folder ``content`` to ``place``; with ``force``, replace an older run there."""
+    """Rename a folder to ``place``; with ``force``, replace an older run there."""
     _check_place(place, force=force)  # another process may have been faster
     put(content, place, replaced, force=force)
 
 
 def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> None:
-    """Rename the folder ``content`` to ``place``; with ``force``, replace an older folder there."""
+    """Rename a folder to ``place``; with ``force``, replace an older folder there."""
     try:
         if _moved(content, place):
             return
@@ -219,20 +209,19 @@ def _moved(content: Path, place: Path) -> bool:
 
 
 def _exchanged(first: Path, second: Path) -> bool:
-    """Exchange the names of two folders atomically, if the system can. Source: rename(2)."""
+    """Exchange the names of two folders atomically, if the system can."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     names = [os.fsencode(path.absolute()) for path in (first, second)]
     if rename is None:
         return False
+    # rename(2)
     return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
 
 
 def _replace_by_renames(content: Path, place: Path, replaced: Path) -> None:
-    """Replace a folder by two renames.
-
-    If the process is killed between them, ``sweep`` restores the old folder, ``replaced``.
-    """
+    """Replace a folder by two renames."""
     replaced.mkdir()
+    # if the process is killed after this, ``sweep`` restores the old folder
     place.rename(replaced / place.name)
     try:
         content.rename(place)

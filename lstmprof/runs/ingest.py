@@ -52,11 +52,7 @@ _DIGEST_DIGITS = 8
 
 
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
-    """Return a unique run name for each group of files.
-
-    For files of one folder, it is what their names have in common. For files of several folders, it
-    is the name of the folder around these.
-    """
+    """Return a unique run name for each group of files."""
     if len(groups) == 1 and len(groups[0]) > 1:
         return [_fitting(profile_name(word))]
     names = [_common_name(group) for group in groups]
@@ -107,18 +103,15 @@ _Error = TypeVar("_Error", bound=LstmprofError)
 
 @dataclass(frozen=True)
 class Ingested:
-    """The result of making runs from some files.
-
-    ``errors`` are about unreadable files, ``foreign`` about files that are no profiles.
-    ``made_before`` are existing runs of the same files. ``read`` are profiles that must still be
-    joined to a run.
-    """
+    """The result of making runs from some files."""
 
     runs: list[Run | RemoteRun] = field(default_factory=list)
-    errors: list[LstmprofError] = field(default_factory=list)
+    errors: list[LstmprofError] = field(default_factory=list)  # about unreadable files
+    # about files that are no profiles
     foreign: list[ForeignFileError] = field(default_factory=list)
+    # existing runs of the same files
     made_before: list[Run | RemoteRun] = field(default_factory=list)
-    read: list[Read] = field(default_factory=list)
+    read: list[Read] = field(default_factory=list)  # profiles still to be joined to a run
 
     def __add__(self, other: Ingested) -> Ingested:
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
@@ -136,11 +129,7 @@ def ingest_profiles(
     force: bool = False,
     step_range: str | None = None,
 ) -> Ingested:
-    """Make runs in ``out``, a folder or URL, from raw profiles at the path or URL ``word``.
-
-    The ranks of one job become one run. Host ranges whose names match ``step_range`` are the steps.
-    If a file is unreadable, the others are still read.
-    """
+    """Make runs in ``out`` from the raw profiles at a path or URL."""
     done = NOTHING
     place = remote.path_or_url(out)
     for task in tasks(word, place, name=name, force=force, step_range=step_range):
@@ -150,14 +139,11 @@ def ingest_profiles(
 
 @dataclass(frozen=True)
 class Task:
-    """The work of making one run, called ``name`` in ``out``, from the files ``group``.
-
-    If the files prove to be no job, there are several runs. ``out`` is a folder or URL.
-    """
+    """The work of making one run from a group of files."""
 
     group: Sequence[Source]
     name: str
-    out: Path | str
+    out: Path | str  # folder or URL
     force: bool
     step_range: str | None
     command: str = field(default_factory=lambda: command_line(sys.argv))
@@ -211,7 +197,7 @@ def _file_bytes(source: Source) -> int:
 
 
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
-    """Return the run ``name`` in ``out``; None if it is missing, or damaged (reported later)."""
+    """Return the run ``name`` in ``out``, if it is there and whole."""
     if isinstance(out, str):
         return remote.whole_run_at(f"{out}/{name}")
     try:
@@ -238,11 +224,7 @@ def tasks(
 
 
 def _parts(group: list[Source]) -> list[list[Source]]:
-    """Return ``[group]`` if its files may be ranks of one job, or else one group per file.
-
-    They may not be ranks if a file shows no rank, neither in its name nor in its content. To check
-    the content, only the smallest readable file without a rank in its name is read.
-    """
+    """Keep a group whose files may be ranks of one job; otherwise split it by file."""
     if len(group) < 2 or sources.are_hosts(group):
         return [group]
     silent = [source for source in group if not source.numbers]
@@ -258,10 +240,7 @@ def _parts(group: list[Source]) -> list[list[Source]]:
 
 
 def read(source: Source, base: Path | None = None) -> Ingested:
-    """Read a file; return its profile or its error.
-
-    With ``base``, the events are written to disk there.
-    """
+    """Read a file; return its profile or its error."""
     try:
         with border(source.label):
             profile = formats.read_raw(source.label, source.load)
@@ -273,11 +252,7 @@ def read(source: Source, base: Path | None = None) -> Ingested:
 
 
 def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = ()) -> Ingested:
-    """Write the run of some files, without files for which steps and links cannot be computed.
-
-    If the files together make no run, each becomes a run of its own. ``missing`` are files of the
-    same job that could not be read.
-    """
+    """Write the run of some files; leave out files without steps or links."""
     errors: list[LstmprofError] = []
 
     def made(good: Sequence[Read]) -> tuple[Sequence[Read], Profile]:
@@ -407,5 +382,5 @@ def _named(parts: Sequence[Sequence[Read]]) -> list[tuple[str, Sequence[Read]]]:
 
 
 def _ranks(members: Sequence[Read]) -> list[int] | None:
-    """Return the rank of each file; None if the files are no job."""
+    """Return the rank of each file, if the files are one job."""
     return sources.ranks_of([file for file, _ in members], [profile for _, profile in members])

@@ -33,15 +33,12 @@ from lstmprof.runs.ingest import Ingested, Task, read, tasks
 
 @dataclass(frozen=True)
 class Share(Task):
-    """One file of a large job, which a worker reads into the folder ``base``.
-
-    All workers see this folder.
-    """
+    """One file of a large job, which a worker reads into a folder that all workers see."""
 
     base: Path = field(kw_only=True)
 
     def done(self) -> Ingested:
-        """Read the file; ``joined`` later joins its profile with those of other files."""
+        """Read the file, for ``joined`` to join it with the other files later."""
         self.base.mkdir(exist_ok=True)
         (source,) = self.group
         return read(source, self.base)
@@ -101,12 +98,7 @@ def ingest_all(
     scheduler: str | None = None,
     progress: Progress = lambda line: None,
 ) -> Generator[Ingested]:
-    """Make runs in ``out``, a folder or URL, from profiles; yield the results in order.
-
-    If a profile cannot be read, the others are still read; errors of paths without profiles come
-    first. ``jobs`` processes, or the workers of the dask ``scheduler``, read the profiles. With
-    several tasks, unchanged files whose run exists are skipped.
-    """
+    """Make runs from all profiles, in several processes; yield the results in order."""
     place = remote.path_or_url(out)
     if scheduler is not None:  # workers run in another folder
         place = place if isinstance(place, str) else place.resolve()
@@ -137,18 +129,14 @@ def ingest_all(
 
 @dataclass(frozen=True)
 class _Workers:
-    """The processes, or the cluster, that run tasks.
-
-    ``lone`` makes an executor for a single task. A task whose worker is killed raises ``killed``,
-    and users see the message ``fault``. ``check`` raises an error if no worker can answer any more.
-    """
+    """The processes, or the cluster, that run tasks."""
 
     executor: Callable[[], AbstractContextManager[Executor]]
-    lone: Callable[[], AbstractContextManager[Executor]]
+    lone: Callable[[], AbstractContextManager[Executor]]  # makes an executor for a single task
     done: Callable[[Task], Ingested]
-    killed: type[Exception]
-    fault: str
-    check: Callable[[], None]
+    killed: type[Exception]  # error of a task whose worker is killed
+    fault: str  # message about such a task
+    check: Callable[[], None]  # raises an error if no worker can answer any more
 
 
 @contextmanager
@@ -159,7 +147,7 @@ def _workers(
     scheduler: str | None,
     progress: Progress,
 ) -> Iterator[tuple[_Workers | None, _Parts]]:
-    """Yield (workers, parts of each task); the workers are None if this process does the work."""
+    """Yield (workers or None, parts of each task)."""
     if scheduler is not None and todo:
         # If runs are written to a folder, all workers must see this folder.
         place = nullcontext() if isinstance(out, str) else staging(out)
@@ -219,10 +207,7 @@ def _useful_jobs(todo: Sequence[Task]) -> int:
 
 
 def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingested]:
-    """Yield the results of the tasks in order.
-
-    If a worker was killed, the first task without a result runs alone; then the others run again.
-    """
+    """Yield the results of the tasks in order, also if workers are killed."""
     if workers is None:
         yield from map(_done, todo)
         return
@@ -252,12 +237,10 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
 
 
 def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
-    """Yield the numbers of tasks that may run at the same time.
-
-    Two tasks must not write runs of one name, except the shares of one job.
-    """
+    """Yield the numbers of tasks that may run at the same time."""
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
+        # two tasks must not write runs of one name
         is_first = first.setdefault(todo[number].name, number) == number
         if is_first or isinstance(todo[number], Share):
             yield number

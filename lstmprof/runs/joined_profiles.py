@@ -27,7 +27,7 @@ Read = tuple[Source, Profile]
 
 
 def in_files(profile: Profile, base: Path) -> Profile:
-    """Write the events of a profile to disk, so that another process can receive the profile."""
+    """Write a profile's events to disk, so that other processes can read them."""
     return _in_folder(profile, Folder(base))
 
 

@@ -25,8 +25,7 @@ UPGRADE = "upgrade lstmprof"
 _Item = TypeVar("_Item")
 
 
-#: Conditions that are no field of run.json. Runs are compared only if their conditions
-#: (``names.CONDITIONS``) are equal.
+#: Conditions that are no field of run.json; see ``names.CONDITIONS``.
 _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
     "workload": lambda info: info.workload or None,
     "device": lambda info: info.device_name or next(iter(info.device_names.values()), None),
@@ -34,7 +33,7 @@ _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
 
 
 def condition(name: str, info: RunInfo) -> Any:
-    """Return the value of a condition, such as ``precision``, for a run; None if unknown."""
+    """Return the value of a condition for a run, such as ``precision``."""
     return _CONDITIONS.get(name, attrgetter(name))(info)
 
 
@@ -126,11 +125,7 @@ class _Version(msgspec.Struct):
 
 
 def decoded(text: bytes, place: object) -> RunInfo:
-    """Parse a run.json; old names of implementations become the current ones.
-
-    Raises:
-        RunError: the JSON is damaged, or a later version of lstmprof wrote it.
-    """
+    """Parse a run.json, with the current names of implementations."""
     with _run_errors(place):
         version = msgspec.json.decode(text, type=_Version).schema_version
         if isinstance(version, int) and version > SCHEMA_VERSION:

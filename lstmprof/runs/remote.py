@@ -29,11 +29,11 @@ _LOCAL = "file://"
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """A run at a URL; ``stamp`` changes if the run is replaced."""
+    """A run at a URL."""
 
     url: str
     info: RunInfo
-    stamp: str
+    stamp: str  # changes if the run is replaced
     event_count: int | None = None
 
     @property
@@ -58,13 +58,13 @@ def path_or_url(out: Path | str) -> Path | str:
 
 
 def run_at(url: str) -> RemoteRun | None:
-    """Return the run at a URL; None if there is none. A damaged run.json is an error."""
+    """Return the run at a URL, if there is one."""
     record = _record_at(url)
     return None if record is None else _decoded(url, *record)
 
 
 def whole_run_at(url: str) -> RemoteRun | None:
-    """Return the run at a URL; None if there is none or if it is damaged."""
+    """Return the run at a URL, if it is there and whole."""
     record = _record_at(url)
     try:
         return None if record is None else _decoded(url, *record)
@@ -77,7 +77,7 @@ def _decoded(url: str, text: bytes, stamp: str) -> RemoteRun:
 
 
 def _record_at(url: str) -> tuple[bytes, str] | None:
-    """Return (content, stamp) of the run.json at a URL; None if there is none."""
+    """Return (content, stamp) of the run.json at a URL, if there is one."""
     with _reached(url):
         system, path = _opened(url)
         file = f"{path}/{RUN_FILE}"
@@ -105,11 +105,7 @@ def run_urls_at(url: str) -> list[str]:
 
 
 def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:
-    """Upload a run, completely or not at all.
-
-    Raises:
-        RunError: a run exists there and ``force`` is False, or the URL cannot be written.
-    """
+    """Upload a run, completely or not at all."""
     with _reached(url):
         system, path = _opened(url)
         if not force and system.exists(f"{path}/{RUN_FILE}"):

@@ -45,8 +45,7 @@ COUNTERS_FILE = "counters.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
-#: All columns of a run with at most this many events are read together, which is faster than one
-#: column after the other.
+#: All columns of a run of at most this many events are read together, which is faster.
 FEW_ROWS = 2**18
 #: Columns that a larger run reads first, because their validation needs them.
 ALWAYS_READ = ("kind", "name", "start_ns", "dur_ns", "launch_id")
@@ -56,10 +55,7 @@ MOST_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder; files are read when first needed.
-
-    All methods raise RunError if a file is missing, damaged or of another schema version.
-    """
+    """A run's folder; files are read when first needed."""
 
     path: Path
     info: RunInfo = field(repr=False)
@@ -78,10 +74,7 @@ class Run:
         return _Events(self.events_file).columns(columns)
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Validate all events, and read ``columns``.
-
-        A large run reads most columns only when they are used.
-        """
+        """Validate all events, and return ``columns``, read late for a large run."""
         events = _Events(self.path / EVENTS_FILE)
         at_once = [name for name in columns if name != "event_id"]
         if events.count > FEW_ROWS or not at_once:
@@ -94,11 +87,10 @@ class Run:
         return Packed(table, lambda name: events.columns([name]).column(0))
 
     def timings(self) -> pa.Table | None:
-        """Read the timed iterations; None if there are none."""
         return self._timings
 
     def samples(self) -> pa.Table | None:
-        """Read the sampled call stacks; None if no sampler ran."""
+        """Read the sampled call stacks, if a sampler ran."""
         path = self.samples_file
         return None if path is None else _table(path, SAMPLES_SCHEMA)
 
@@ -135,12 +127,12 @@ class Run:
 
     @cached_property
     def timings_file(self) -> Path | None:
-        """Return the timings file, after validating it; None if nothing was timed."""
+        """Validate the timings file, and return its path."""
         return _checked(self.path / "timings.parquet", TIMINGS_SCHEMA)
 
     @cached_property
     def samples_file(self) -> Path | None:
-        """Return the samples file, after validating it; None if no sampler ran."""
+        """Validate the samples file, and return its path."""
         return _checked(self.path / "samples.parquet", SAMPLES_SCHEMA)
 
     @cached_property
@@ -150,7 +142,7 @@ class Run:
 
     @cached_property
     def counters_file(self) -> Path | None:
-        """Return the counters file, after validating it; None if there are none."""
+        """Validate the counters file, and return its path."""
         path = self.path / COUNTERS_FILE
         if not path.exists():
             return None
@@ -202,10 +194,8 @@ class _Events:
             raise _unreadable(self.path, fault) from fault
 
     def _present(self, names: Sequence[str]) -> list[str]:
-        """Return the columns that the file has.
-
-        There is at least one, because a table without columns has no rows.
-        """
+        """Return the columns that the file has, at least one."""
+        # a table without columns has no rows
         return [name for name in names if name not in self._absent] or ["dur_ns"]
 
     def _read_table(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:
@@ -303,11 +293,7 @@ def is_run(path: Path) -> bool:
 
 
 def open_run(path: Path) -> Run:
-    """Open the run in a folder.
-
-    Raises:
-        RunError: there is no run, or its run.json cannot be read.
-    """
+    """Open the run in a folder."""
     file = path / RUN_FILE
     if not is_run(path):
         if os.path.isdir(path) and not is_readable_folder(path):  # noqa: PTH112
@@ -331,10 +317,7 @@ def runs_in(folder: Path) -> list[Run]:
 
 
 def run_folders_in(folder: Path) -> list[Path]:
-    """Return the folders of runs in ``folder``, then unreadable folders.
-
-    If no run is there, return nothing.
-    """
+    """Return the folders of runs in ``folder``, then unreadable folders."""
     places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     runs = [p for p in places if is_run(p)]
     locked = [p for p in places if os.path.isdir(p) and not is_readable_folder(p)]  # noqa: PTH112

@@ -41,8 +41,8 @@ UNLIKE_SHARE = 0.1
 FAULT_NS = 2_700
 #: Page faults distort the profile if they are so many times more and take so much. Chosen by hand.
 MORE_FAULTS, FAULTS_SHARE = 2, 0.1
-#: With these settings glibc keeps freed memory: an LSTM (torch 2.13) had 0 page faults per step, not
-#: 8,800. The second value is the largest that glibc accepts (mallopt(3): 32 MiB).
+#: With these settings glibc keeps freed memory: an LSTM (torch 2.13) had 0 page faults per step,
+#: not 8,800. The second value is the largest that glibc accepts (mallopt(3): 32 MiB).
 KEEP_FREED = (
     "MALLOC_TOP_PAD_=134217728 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824"
 )
@@ -278,7 +278,7 @@ class Iterations:
 
 
 _FEW = "the run has no profile of its steps"
-_ENERGY = "energy per step by %s, over the counted iterations of the first round"
+_ENERGY = "mean energy per step, measured by %s in the timed iterations of the first round"
 #: If threads wait for CPUs for more of the time, other programs disturb them. Chosen by hand.
 MOST_WAITED = 0.05
 #: Least lost time that is mentioned, as a share of the step.

@@ -74,8 +74,8 @@ _ALGORITHM = tuple(
         ),
         Column.text(
             f"{prefix}algorithm_unmet",
-            "for each algorithm that is not requested: its first condition that the layer does "
-            "not meet",
+            "for each cuDNN algorithm that the framework did not request: the first of its "
+            "conditions that the layer does not meet",
             _NOT_CUDNN,
         ),
     )

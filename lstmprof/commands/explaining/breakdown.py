@@ -154,17 +154,14 @@ def _show(
 
 
 class FirstAnswers:
-    """Prints the first step of a large profile early; checks it when the whole file is read."""
+    """Prints the first step of a large profile early, and checks it at the end."""
 
     def __init__(self, least_bytes: int = LEAST_BYTES) -> None:
         self._least_bytes = least_bytes
         self._shown_early: dict[str, FirstStep] = {}
 
     def show_early(self, path: Path, name: str) -> None:
-        """Print the breakdown of the first step before reading the rest of a profile.
-
-        An error is printed, and the profile is read nevertheless.
-        """
+        """Print the breakdown of the first step before reading the rest of a profile."""
         # imported here, because profile readers import slowly and stored runs do not need them
         from lstmprof.breakdown.first_step import first_step
         from lstmprof.runs.border import border

@@ -20,8 +20,7 @@ from lstmprof.base.errors import one_line
 from lstmprof.base.numbers import bare, cropped, cut_text
 from lstmprof.base.streams import CONTROL, styled
 
-#: Blue bars: busy time, or less time than in the other run. Orange bars: idle time, or more time.
-#: The contrast is at least 3:1 on white and on black.
+#: Colours of bars, with a contrast of 3:1 or more on white and on black.
 BLUE, ORANGE = "#3b7dd8", "#c8710a"
 #: Least and largest width of bars, in characters.
 _SHORTEST, _LONGEST = 8, 30
@@ -33,8 +32,7 @@ PIPED = 100
 _SPACE, _LEAST_NAME = 2, 32
 #: If the terminal is narrower, headers say "fast" and "slow" instead of names of runs.
 _NARROW = 100
-#: Indentation of the later lines of a wrapped text. No other lines have it, so a fake line of
-#: output in a name is visible.
+#: Indentation of wrapped lines only, so that a fake line of output in a name is visible.
 _CONTINUED = "    "
 #: Replacements for characters that the output's encoding, such as ASCII, lacks.
 _NEAREST = str.maketrans(
@@ -51,7 +49,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Bars:
-    """The bars beside a table: a value and a colour per row; None has no bar."""
+    """The bars beside a table, with a value and a colour per row."""
 
     values: Sequence[float | None]
     colours: Sequence[str]
@@ -69,11 +67,7 @@ def write_json(value: Any, out: TextIO | None = None) -> None:
 def write_csv(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], out: TextIO | None = None
 ) -> None:
-    """Print CSV in UTF-8, with a header; unknown values are empty.
-
-    A list of texts is joined by ``; ``; other nested values become JSON. Text that a spreadsheet
-    would execute gets an apostrophe in front. Source: OWASP, "CSV Injection".
-    """
+    """Print CSV in UTF-8, with a header."""
     out = out or sys.stdout
     if hasattr(out, "reconfigure"):
         out.reconfigure(encoding="utf-8")
@@ -104,12 +98,7 @@ def write_table(
     bars: Bars | None = None,
     blank: bool = True,
 ) -> None:
-    """Print a table of texts; columns whose name starts with ``>`` are right-aligned.
-
-    If lines are too long, the columns ``crop`` (names) and ``cut`` (sentences) are shortened. On a
-    terminal, ``spare`` columns are then omitted, the first one first. ``bars`` are drawn on a
-    terminal if there is room. With ``blank``, an empty line follows.
-    """
+    """Print a table of texts that fits the width of the terminal."""
     columns = [one_line(name) for name in columns]
     cells = [[one_line(cell) for cell in row] for row in rows]
     names = [crop] if isinstance(crop, str) else crop
@@ -160,10 +149,7 @@ def _fitted(
 def _left_out(
     columns: Sequence[str], cells: Cells, long: Sequence[str], spare: Sequence[str], width: int
 ) -> tuple[str, ...] | None:
-    """Return the first few of the ``spare`` columns without which lines fit into ``width``.
-
-    Return None if lines do not fit even without all of them.
-    """
+    """Choose which ``spare`` columns to hide, so that lines fit into ``width``."""
     needed = {
         name: _SPACE + (min(wide, _LEAST_NAME) if name in long else wide)
         for name, wide in zip(columns, _widths(columns, cells), strict=True)
@@ -186,10 +172,7 @@ def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
 def _shorten(
     columns: Sequence[str], cells: Cells, names: Sequence[str], cut: Sequence[str], width: int
 ) -> None:
-    """Shorten texts in the columns ``names`` and ``cut``, so that lines fit into ``width``.
-
-    ``cells`` is changed in place.
-    """
+    """Shorten long texts in ``cells`` in place, so that lines fit into ``width``."""
     wide, long = _widths(columns, cells), [*names, *cut]
     places = sorted((i for i, name in enumerate(columns) if name in long), key=lambda i: wide[i])
     fixed = sum(w + _SPACE for i, w in enumerate(wide) if i not in places)
@@ -242,11 +225,7 @@ def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -
 
 
 def write_line(text: str = "", *, style: str = "", head: str = "", wrap: bool = False) -> None:
-    """Print one line; its beginning ``head`` is bold.
-
-    A long line is broken between words on a terminal. In a pipe or file, it is broken only with
-    ``wrap``.
-    """
+    """Print one line, wrapped on a terminal; its beginning ``head`` is bold."""
     from rich.text import Text
 
     screen, line = console(), spoken(_indented(text))
@@ -323,13 +302,11 @@ def printable(text: str) -> bool:
 
 
 def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> list[str]:
-    """Round parts so that the printed numbers add up to ``whole``.
-
-    The method is the largest remainder (Hamilton).
-    """
+    """Round parts so that the printed numbers add up to ``whole``."""
     scale = 10**digits
     floors = [math.floor(v * scale) for v in values]
     missing = round(whole * scale) - sum(floors)
+    # the largest remainder method (Hamilton)
     by_remainder = sorted(range(len(values)), key=lambda i: floors[i] - values[i] * scale)
     for i in by_remainder[: max(missing, 0)]:
         floors[i] += 1

@@ -36,10 +36,7 @@ Part = tuple[str, str, int]
 
 
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
-    """Print each run's times, its breakdown and its ``top`` longest kernels.
-
-    The breakdown shows the clean step, or the profiled steps if ``profiled``.
-    """
+    """Print each run's times, its breakdown and its ``top`` longest kernels."""
     timings.show(breakdowns)
     for breakdown in sorted(breakdowns, key=timings.step_ns):
         steps = breakdown.steps(profiled=profiled)
@@ -53,7 +50,7 @@ def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> No
 
 
 def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
-    """Print a table of each run, with at most ``top`` rows; ``ledger`` always has all rows."""
+    """Print a table of each run, with at most ``top`` rows."""
     if name == "timings":
         timings.show(breakdowns, statistics=True)
         if not any(breakdown.timings for breakdown in breakdowns):
@@ -188,7 +185,7 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
 
 
 def show_side_by_side(breakdowns: list[Breakdown], *, profiled: bool) -> None:
-    """Print all step times, then the breakdowns side by side, with a row per run and device."""
+    """Print all step times, then a table of breakdowns with one row per run and device."""
     timings.show(breakdowns)
     timed = [place for group in comparable(breakdowns) for place in group]
     groups: dict[str, list[Breakdown]] = {}
@@ -234,11 +231,7 @@ def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
 def show_lanes(
     heading: str, of: str, lanes: Sequence[tuple[str, MeanStep]], *, marked: bool = True
 ) -> None:
-    """Print a table with one row per mean step.
-
-    ``lanes`` are pairs (name of the row, mean step), and ``of`` is the header of the names. Without
-    step markers (``marked=False``), a row is the whole profile.
-    """
+    """Print a table with one row per named mean step."""
     steps = [step for _, step in lanes]
     busy, idle = (_columns(steps, state) for state in ("busy", "idle"))
     spare = (_OTHER_IDLE, _OTHER_WORK, *idle[::-1], *busy[::-1])

@@ -67,11 +67,7 @@ def show(diagnosis: Diagnosis) -> None:
 def show_all(
     diagnoses: Sequence[Diagnosis], details: Collection[str] = (), *, more: bool = True
 ) -> None:
-    """Print verdicts, worst first, with the requested ``details`` (of ``names.DETAILS``).
-
-    If there are more than ``MANY``, a table of all comes first, and only a few are printed in full.
-    ``more`` also prints options that show more.
-    """
+    """Print verdicts, worst first, with the requested details."""
     ordered = worst_first(diagnoses)
     names = _Labels(diagnoses)
     if len(diagnoses) > MANY:
@@ -183,10 +179,7 @@ def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
 
 
 def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
-    """Write diagnoses in Markdown, worst first.
-
-    If there are more than ``MANY``, each has one line, and only a few follow in full.
-    """
+    """Write diagnoses in Markdown, worst first."""
     ordered = worst_first(diagnoses)
     texts = []
     if len(ordered) > MANY:

@@ -102,7 +102,6 @@ def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
 
 
 def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
-    """Return the headers of the table of differences; ``>`` marks numbers."""
     fast, slow = _names(diagnosis, narrow)
     return ["kind of time", f">{fast} ms", f">{slow} ms", ">difference ms", _OF_DIFFERENCE]
 
@@ -161,7 +160,7 @@ def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
 
 
 def _spent(ns: int, calls: float) -> str:
-    """Describe time and calls per step: ``3.2 ms in 20 calls``, or ``3.2 ms, 2 in 3 steps``."""
+    """Describe time and calls per step: ``3.2 ms in 20 calls``, ``3.2 ms, 2 in 3 steps``."""
     if 0 < calls < 1:
         times = Fraction(calls).limit_denominator(_MOST_STEPS)
         often = "once" if times.numerator == 1 else count(times.numerator)

@@ -16,7 +16,7 @@ _STATISTICS = (">mean ± std ms", ">p95 ms")
 
 
 def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
-    """Print a table of step times per group of comparable runs, then one per group of versions."""
+    """Print the step times of each group of comparable runs."""
     slowdown = compared(breakdowns)
     for group in comparable(breakdowns):
         order = sorted(group, key=lambda i: step_ns(breakdowns[i]))

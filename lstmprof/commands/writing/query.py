@@ -16,8 +16,7 @@ from lstmprof.commands import completion, options, terminal
 if TYPE_CHECKING:
     from lstmprof.breakdown.sql import Answer
 
-#: Default number of rows in a printed table. All of them are in memory, because the widest text
-#: decides the width of a column.
+#: Default number of rows in a printed table; all are in memory, to find the widest text.
 _FOR_READING = 1000
 
 

@@ -64,11 +64,8 @@ _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
-    """Fill the columns ``category``, ``family`` and ``rule``.
-
-    A name scope ``optimizer`` counts as the optimizer's phase only in profiles that lstmprof
-    ``captured``: users choose other names as they like.
-    """
+    """Find the category of each event by rules."""
+    # only lstmprof's captures use the name scope ``optimizer`` reliably
     rule = _rules(events, captured)
     category = _CATEGORY[rule]
     rnn = events.is_kind("kernel") & (category == CATEGORIES.index("rnn"))
@@ -116,7 +113,7 @@ class _Links:
 
 
 def _op_rules(events: EventTable, links: _Links) -> Codes:
-    """Return the rule of each op; ``NONE`` for an op that only calls other ops."""
+    """Find the rule that matches each op's name."""
     is_op = events.is_kind("op")
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
@@ -136,14 +133,11 @@ def _op_rule(name: str) -> int:
 
 
 def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
-    """Return whether each copy is a cast to another element type.
-
-    If the types were not recorded, a copy inside ``aten::to`` counts as a cast, because PyTorch's
-    autocast calls that op.
-    """
+    """Return which copies are casts to another element type."""
     recorded = events.mapped("dtypes", _types_differ, -1, _RULE)[copies]
     if (recorded >= 0).all():
         return np.asarray(recorded == 1, dtype=np.bool_)
+    # without recorded types: PyTorch's autocast calls aten::to
     converting = events.is_kind("op") & events.is_one_of("name", *_CONVERTING)
     marks = np.where(converting, _RULE(1), _RULE(NONE))
     beneath = inherited(links.parent, marks)[copies] == 1
@@ -188,11 +182,8 @@ def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
 
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
-    """Return which kernels only copy a tensor, before or after the real work of their op.
-
-    An old kernel name (``ATEN_COPIES[-1]``) means a copy or a cast; inside a copy op or cast op,
-    this kernel is the real work.
-    """
+    """Return which kernels only copy a tensor before or after their op's real work."""
+    # this old name means a copy or a cast, and may be the real work of such an op
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
 

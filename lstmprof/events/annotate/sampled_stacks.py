@@ -31,7 +31,7 @@ _ONE_CALL_FRAMEWORKS = ("tensorflow", "jax", "pytensor", "theano")
 
 @dataclass(frozen=True)
 class FrameRule:
-    """A stack with a frame that matches ``expression`` belongs to ``part`` of the breakdown."""
+    """A regular expression for stack frames of one part of the breakdown."""
 
     part: str
     frameworks: tuple[str, ...]  # empty: for all frameworks
@@ -173,22 +173,15 @@ _NO_RULE = "no rule matches a frame of the stack"
 
 @dataclass(frozen=True)
 class StackPart:
-    """The part of the breakdown to which a stack belongs, and its Python line.
-
-    ``rule`` says why the stack belongs to this part. ``line`` is the innermost Python frame, or
-    ``GARBAGE_COLLECTOR``.
-    """
+    """The part of the breakdown to which a stack belongs, and its Python line."""
 
     part: str
-    rule: str
-    line: str | None
+    rule: str  # reason for the part
+    line: str | None  # innermost Python frame, or GARBAGE_COLLECTOR
 
 
 def within_step(frames: Sequence[str]) -> Sequence[str] | None:
-    """Return the frames from the step function inwards; None for Python outside of a step.
-
-    A thread of the framework has no Python frame; then all frames are returned.
-    """
+    """Return the frames from the step function inwards, or None outside of a step."""
     for place, frame in enumerate(frames):
         if _STEP.match(frame):
             return frames[place:]
@@ -225,12 +218,9 @@ def _part(rule: FrameRule, frame: str) -> str | None:
 
 
 def part_of_torch_op(symbol: str) -> str | None:
-    """Return the part of the breakdown for PyTorch's op ``at::_ops::<symbol>``.
-
-    Name and overload are joined: ``add__Tensor`` is ``aten::add_.Tensor``, so the longest prefix
-    that a rule matches is the name.
-    """
+    """Find the breakdown part of PyTorch's op ``at::_ops::<symbol>``."""
     words = symbol.split("_")
+    # ``add__Tensor`` joins name and overload of aten::add_.Tensor: try long names first
     for length in range(len(words), 0, -1):
         rule = op_rule("aten::" + "_".join(words[:length]))
         if rule is not None and rule is not LIBRARY_OP:

@@ -31,18 +31,14 @@ _NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 
 @dataclass(frozen=True)
 class Window:
-    """The interval [start_ns, end_ns) of one step of one rank.
-
-    ``step`` is None if the profile has no step markers. ``thread`` ran the step. In ranges named in
-    ``framework_ranges`` only the framework runs, so time between ops is dispatch, not Python.
-    """
+    """The interval [start_ns, end_ns) of one step of one rank."""
 
     rank: int | None
-    step: int | None
+    step: int | None  # None without step markers
     start_ns: int
     end_ns: int
-    thread: int | None
-    framework_ranges: tuple[str, ...] = ()
+    thread: int | None  # that ran the step
+    framework_ranges: tuple[str, ...] = ()  # names of ranges without Python: gaps are dispatch
 
     @property
     def length_ns(self) -> int:
@@ -56,11 +52,7 @@ def median_step(windows: Iterable[Window]) -> Window:
 
 
 def with_markers(events: EventTable, pattern: str) -> EventTable:
-    """Make the host ranges whose names match ``pattern`` the steps, instead of others.
-
-    Raises:
-        UsageError: ``pattern`` is not a regular expression, or matches no range.
-    """
+    """Make host ranges whose names match ``pattern`` the steps."""
     try:
         expression = re.compile(pattern)
     except re.error as fault:
@@ -110,7 +102,7 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
-    """Return the outermost step markers, in order of time, of the thread with the most markers."""
+    """Return the outermost step markers of the thread with the most markers."""
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
@@ -130,10 +122,7 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return one window per step marker.
-
-    ``processes`` has (rows, step markers) of each process, in order of time.
-    """
+    """Return one window per step marker."""
     rows = [row for _, markers in processes for row in markers.tolist()]
     ends = [end for part, markers in processes for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -144,11 +133,9 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Return where the step of each marker ends; ``rows`` are all events of the process.
-
-    In lstmprof's captures a step ends with its marker, elsewhere with the next marker's start.
-    """
+    """Return where each marked step ends."""
     ends = events.end_ns[markers]
+    # only lstmprof's captures end a step with its marker, others with the next marker
     if not captured:
         activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
         last = np.append(events.end_ns[activities], ends[-1]).max()
@@ -216,10 +203,7 @@ def bounds_of(step_windows: Iterable[Window]) -> tuple[Ints, Ints]:
 
 
 def windows_at(at_ns: Ints, step_windows: Sequence[Window]) -> Ints:
-    """Return the number of the window that contains each time, or −1.
-
-    The windows are those of one rank. If two contain a time, the window that starts later counts.
-    """
+    """Return the number of the window that contains each time, or −1."""
     starts, ends = bounds_of(step_windows)
     order = np.argsort(starts, kind="stable")
     index = np.searchsorted(starts[order], at_ns, side="right") - 1

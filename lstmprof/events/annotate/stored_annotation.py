@@ -31,11 +31,7 @@ _WINDOW_COLUMNS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pi
 
 
 def deciding_events(events: StoredEvents) -> EventTable:
-    """Return the events that decide where steps begin and end.
-
-    They are the step markers, the first and last host event of each process in each batch, and the
-    last activity before another process starts.
-    """
+    """Return the events that decide where steps begin and end."""
     chosen: list[pa.Table] = []
     began: dict[int, dict[int, int]] = {}
     for part in events.parts(_WINDOW_COLUMNS):
@@ -137,15 +133,11 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
 
 
 class _Joined:
-    """Finds events whose launch, op or forward op is in another batch.
-
-    ``guests`` of a batch are activities of other batches, ``leavers`` are its own activities that
-    are guests elsewhere, ``forward`` has pairs (backward op, forward op). All have a file per
-    batch.
-    """
+    """Finds events whose launch, op or forward op is in another batch."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
+        # per batch: activities of other batches, own activities elsewhere, (backward, forward)
         self.guests, self.leavers, self.forward = (self._new(width) for width in (1, 1, 2))
         self._correlated, self._external = self._new(6), self._new(4)
         self._numbered = self._new(5)
@@ -248,7 +240,7 @@ _JOIN_COLUMNS = (
 def _table(
     row: Ints, kind: Ints, rank: Ints, start_ns: Ints | None = None, **columns: Ints
 ) -> EventTable:
-    """Make an events table with only the columns for joins; ``UNKNOWN`` becomes null."""
+    """Make an events table with only the columns for joins."""
     kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
     nulls = pa.nulls(len(row), pa.int64())
     times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
@@ -260,14 +252,11 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """A batch with earlier events that still run, and with guests (activities of other batches).
-
-    ``rows`` are the row numbers of these events in the whole table.
-    """
+    """A batch with guests: earlier events that still run, and linked activities."""
 
     number: int
     events: EventTable
-    rows: Ints
+    rows: Ints  # row numbers in the whole table
 
 
 def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:

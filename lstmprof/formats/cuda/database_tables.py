@@ -38,30 +38,27 @@ _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
 #: Alias of a foreign key in joins.
 _KEY = "pointing_key"
-#: (first byte, byte after the last) of the page size and of the page count in the file's header.
-#: Source: https://sqlite.org/fileformat2.html, section 1.3.
+#: Bytes (first, after the last) of page size and page count. Source: sqlite.org/fileformat2.html,
+#: 1.3.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 
 @dataclass(frozen=True)
 class Database:
-    """An open database: ``columns`` are the readable columns of each table.
-
-    The file has room for at most ``most_rows`` rows.
-    """
+    """An open database, with the names of its readable columns."""
 
     connection: sqlite3.Connection
     columns: Mapping[str, frozenset[str]]
     most_rows: int
 
     def ints(self, table: str, *names: str) -> dict[str, Ints]:
-        """Return columns of integers; NULL and values of another type become ``UNKNOWN``."""
+        """Return columns of integers, with ``UNKNOWN`` instead of other values."""
         chunks = list(self.int_chunks(table, *names))
         empty = np.empty(0, np.int64)
         return {name: np.concatenate([empty, *(read[name] for read in chunks)]) for name in names}
 
     def texts(self, table: str, name: str) -> list[str | None]:
-        """Return a column of texts; NULL and values of another type become None."""
+        """Return a column of texts, with None instead of other values."""
         return [text for chunk in self.text_chunks(table, name) for text in chunk.to_pylist()]
 
     def strings(self, table: str, key: str, value: str) -> dict[int, str]:
@@ -79,10 +76,7 @@ class Database:
     def pointed_ints(
         self, table: str, key: str, other: str, *names: str
     ) -> Iterator[dict[str, Ints]]:
-        """Join ``table`` with ``other`` by row number, and yield columns of ``other`` in chunks.
-
-        Column ``key`` of ``table`` has the row numbers. A missing row gives ``UNKNOWN``.
-        """
+        """Look up rows of ``other`` by the row numbers in ``table.key``; yield their columns."""
         return self._int_chunks(self.columns[other], names, self._pointed(table, key, other))
 
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
@@ -137,11 +131,11 @@ class Database:
             yield {name: read.get(name, absent) for name in names}
 
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """Yield a column of texts in chunks; NULL and values of another type become null."""
+        """Yield a column of texts in chunks, with null instead of other values."""
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
-        """Return a column of byte strings; NULL and values of another type become None."""
+        """Return a column of byte strings, with None instead of other values."""
         return [blob for chunk in self._values(table, name, "blob") for blob in chunk]
 
     def _values(self, table: str, name: str, type_: str) -> Iterator[list[Any]]:
@@ -171,7 +165,7 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return the names of all tables, or the ``wanted`` names that a damaged database contains."""
+    """Return the names of the tables, as far as a damaged database shows them."""
     if not is_sqlite(raw):
         return set()
     try:

@@ -62,8 +62,7 @@ _EMITTED = re.compile(
     r"(?:seq = (?P<seq>\d+))?(?:(?:^|, )op_id = (?P<op_id>\d{1,18}))?"
     r"(?:(?:^|, )sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[.*\])?"
 )
-#: Pattern of emit_nvtx's texts, in the syntax of RE2. Texts that differ only in ``seq`` and
-#: ``op_id`` give the same range, except for the op's id.
+#: Pattern (RE2) of emit_nvtx's texts, such as ``mm, seq = 7, op_id = 5, sizes = [[2, 3], [3, 4]]``.
 EMITTED = (
     r"^(?P<head>[^,{][^,]*)(?P<seq>, seq = [0-9]+)?(?P<op_id>, op_id = [0-9]{1,18})?"
     r"(?P<sizes>, sizes = \[[\[\]0-9, -]*\])?(?:, input_op_ids = \[.*\])?$"
@@ -71,8 +70,7 @@ EMITTED = (
 _OP = re.compile(
     r"(?:aten|prims?|quantized|torch::autograd|autograd::engine|c10d)::.+|\w+Backward\d*"
 )
-#: Name of an op of a library (``torchvision::nms``). It is an op only with emit_nvtx's ``op_id``,
-#: because any C++ scope may have such a name.
+#: Op of a library (``torchvision::nms``); without emit_nvtx's ``op_id``, it may be any C++ scope.
 _LIBRARY_OP = re.compile(r"[a-z_]\w*::\w+(?:\.\w+)?")
 _BARE = re.compile(r"[a-z_]\w*")
 _PYPROF_CALL = re.compile(r"\{'mod': '([^']*)', 'op': '([^']*)'")
@@ -180,7 +178,7 @@ def nvtx_range(text: str) -> NvtxRange:
 
 @lru_cache(maxsize=65_536)
 def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
-    """Return (kind, name) of a range: the text ``mm`` with a ``seq`` is the op ``aten::mm``."""
+    """Return (kind, name) of a range: ``mm`` with a ``seq`` is the op ``aten::mm``."""
     if _STEP.fullmatch(name):
         return "step", name
     if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):

@@ -194,7 +194,7 @@ def _call_name(table: str, names: Mapping[int, str], number: int) -> str:
 
 
 def _overheads(database: Database) -> Iterator[Batch]:
-    """Yield overheads of the profiler (kind ``overhead``) and of CUDA itself (kind ``runtime``)."""
+    """Yield overheads of the profiler (``overhead``) and of CUDA itself (``runtime``)."""
     table = f"{_KIND}OVERHEAD"
     if table not in database.columns:
         return
@@ -242,13 +242,11 @@ def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
 
 
 def _threaded(read: Mapping[str, Ints], pid: Ints, tid: Ints) -> dict[str, Ints]:
-    """Return columns with the times, pid and tid of events.
-
-    nvprof stores only the lower half of a pthread_t as tid, sometimes as a signed number.
-    """
+    """Return times, pid and tid of events."""
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],
         "pid": positive(pid),
+        # the lower half of a pthread_t, sometimes signed
         "tid": np.where(tid == UNKNOWN, UNKNOWN, positive(tid & _UINT32)),
     }

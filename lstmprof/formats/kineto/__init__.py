@@ -134,10 +134,7 @@ def profile(
 
 
 def _process_groups(distributed: Mapping[str, Any]) -> frozenset[frozenset[int]]:
-    """Return the ranks of each process group, except the group of all ranks.
-
-    PyTorch lists only groups that contain the profile's rank.
-    """
+    """Return the ranks of the profile's process groups, except the group of all ranks."""
     rank = rows.natural(distributed.get("rank"))
     groups = [group.get("ranks") for group in objects(distributed.get("pg_config"))]
     members = (frozenset(map(rows.natural, group)) for group in groups if isinstance(group, list))

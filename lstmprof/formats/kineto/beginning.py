@@ -51,9 +51,7 @@ _MOST_SAMPLE_BYTES = 2**17
 _SHORT_BYTES = 2**15
 #: Largest number of samples that halve ranges.
 _MOST_HALVED = 2**10
-#: How fast times rise from byte to byte between two samples: assumed at most ``_SAFELY`` times the
-#: fastest rise in the ``_PACE_PAIRS`` pairs of samples from there on. So an event between the two
-#: samples cannot begin earlier than this allows.
+#: An event may begin this much faster than in the fastest of ``_PACE_PAIRS`` pairs of samples.
 _PACE_PAIRS, _SAFELY = 4, 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
@@ -64,10 +62,10 @@ Ints = NDArray[np.int64]
 
 
 class Sample(NamedTuple):
-    """A few events that begin at byte ``at``; ``begins_ns`` is their earliest start."""
+    """A few events of the file at one place."""
 
-    at: int
-    begins_ns: int
+    at: int  # position in bytes
+    begins_ns: int  # their earliest start
 
 
 class _Begun(msgspec.Struct, gc=False, frozen=True):
@@ -130,13 +128,11 @@ class Samples:
                 return [(int(at[n]), int(at[n + 1])) for n in np.flatnonzero(early).tolist()]
 
     def predictable(self, until_ns: int) -> bool:
-        """Return whether samples reliably show where the events before ``until_ns`` are.
-
-        To test this, every second sample must predict where the others find such events.
-        """
+        """Return whether samples reliably show where the events before ``until_ns`` are."""
         at, begins_ns = self._first.T
         if len(at) < 2 * _PACE_PAIRS:
             return False
+        # a test: every second sample must predict what the others find
         early = _may_begin(at[::2], begins_ns[::2], until_ns)
         others = np.flatnonzero(begins_ns[1 : 2 * len(early) : 2] < until_ns)
         return bool(early[others].all())
@@ -180,7 +176,7 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
 
 
 def _timed(text: bytes) -> list[tuple[str, int]] | None:
-    """Return [(category, start in ns)]; None if ``text`` begins or ends inside an event."""
+    """Return (category, start in ns) of each event, or None for a cut event."""
     try:
         events = _DECODER.decode(b"[" + text + b"]")
     except (msgspec.DecodeError, RecursionError):
@@ -208,8 +204,7 @@ MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
 _MOST_UNREADABLE = 0.1
 #: Categories of device activities and of the runtime calls that start them.
 _DEVICE_CATEGORIES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: The marker of the second step is searched in the earliest samples: first in the smallest of these
-#: shares of all samples, then in larger shares.
+#: Shares of all samples in which the marker of the second step is searched, one after the other.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 
@@ -239,15 +234,12 @@ def beginning(path: Path, least_bytes: int) -> Beginning | None:
 
 @dataclass
 class _File:
-    """A file that is read in pieces.
-
-    ``head`` is the text before the events; ``read`` maps byte ranges to the pieces read so far.
-    """
+    """A file of which only some pieces are read."""
 
     path: Path
     file: OpenFile
-    head: bytes
-    read: dict[tuple[int, int], Piece] = field(default_factory=dict)
+    head: bytes  # text before the events
+    read: dict[tuple[int, int], Piece] = field(default_factory=dict)  # byte range -> piece
 
     @property
     def read_bytes(self) -> int:
@@ -288,7 +280,7 @@ class _File:
         return any(start <= range_[0] and range_[1] <= stop for start, stop in self.read)
 
     def profile(self) -> Profile | None:
-        """Make a profile of the pieces read so far; None if they are not Kineto's."""
+        """Make a Kineto profile of the pieces read so far."""
         header = json_document(self.path, self.head + b"]}")
         pieces_read = [self.read[byte] for byte in sorted(self.read)]
         categories = {category for piece in pieces_read for category in piece.categories}
@@ -350,10 +342,7 @@ def _first_step(events: EventTable, until_ns: int) -> Window | None:
 def _beginning_of_step(
     file: _File, profile: Profile, step: Window, elsewhere: frozenset[str]
 ) -> Beginning | None:
-    """Cut the profile after ``step``; None if the step's device activities were not read.
-
-    ``elsewhere`` has the categories of all sampled events of the file.
-    """
+    """Cut the profile after ``step``, if the step's device activities were read."""
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)
     uses_devices = bool(profile.accelerators) or not elsewhere.isdisjoint(_DEVICE_CATEGORIES)

@@ -27,8 +27,7 @@ from lstmprof.formats import rows
 from lstmprof.formats.raw_file import as_object
 from lstmprof.formats.rows import Row
 
-#: Kineto's lower-case category -> kind of event. ``cuda_profiler_range`` has artificial times (the
-#: session divided evenly) and ``cuda_event`` is an instant, so both are ranges.
+#: Kineto's lower-case category -> kind of event. ``cuda_profiler_range`` has artificial times.
 KINDS = {
     "cpu_op": "op",
     "operator": "op",
@@ -78,7 +77,7 @@ _FS_PER_NS = 10**6
 
 @lru_cache(maxsize=16384)
 def kind(category: str, name: str) -> str | None:
-    """Return the kind of an event, such as ``op``, from its lower-case category and its name."""
+    """Return the kind of an event, such as ``op``, from its category and name."""
     usual = KINDS.get(category)
     if usual is None and category.endswith(("_runtime", "_driver")):  # of xpu, mtia …
         return "runtime"
@@ -128,7 +127,7 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
 def timed_events(
     events: Iterable[Any], dropped: Counter[str], is_read: Callable[[dict[str, Any]], bool]
 ) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
-    """Yield (event, (start, length) in ns); count events with unusable times in ``dropped``."""
+    """Yield (event, (start, length) in ns) of events with usable times."""
     for event in events:
         if isinstance(event, dict) and event.get("ph") == "X" and is_read(event):
             times = interval(event)
@@ -189,11 +188,7 @@ def launched_with(
     collective: object = None,
     *message: object,
 ) -> str | None:
-    """Return a kernel's launch configuration: grid, block, registers, collective …
-
-    An event without ``registers`` is ROCm's. Its grid is left out, because it counts blocks or
-    threads, depending on the launching call.
-    """
+    """Return a kernel's launch configuration: grid, block, registers, collective …"""
     if block is None:
         return None
     estimated = None
@@ -202,6 +197,7 @@ def launched_with(
             estimated = float(occupancy_percent) / 100
     return launch_config.text(
         {
+            # ROCm's (without registers) counts blocks or threads, depending on the call
             "grid": None if rows.int64(registers) is None else grid,
             "block": block,
             "registers": rows.int64(registers),
@@ -242,9 +238,9 @@ def _group(name: object, about: object) -> str | None:
 
 
 def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return (pid, tid). Kineto writes pid 0 or −1 if it does not know the thread."""
+    """Return (pid, tid)."""
     pid, tid = rows.positive(event.get("pid")), rows.int64(event.get("tid"))
-    return pid, tid if pid or tid else None
+    return pid, tid if pid or tid else None  # pid 0 or −1: an unknown thread
 
 
 def stream(value: object) -> int | None:
@@ -313,7 +309,7 @@ def _named(name: str, series: str) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Convert 3 or ``"1.5"`` to a float; None for infinity and for anything else."""
+    """Convert a number or its text, ``"1.5"``, to a finite float."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     if not _NUMBER.fullmatch(str(value)):
@@ -341,7 +337,7 @@ _decode = msgspec.json.Decoder(list[_Memory]).decode
 
 
 def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
-    """Convert the arguments of ``[memory]`` events to counter values; None if one is unusual."""
+    """Convert the arguments of ``[memory]`` events to counter values."""
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
         fields = [attrgetter(name) for name in _Memory.__struct_fields__]

@@ -58,10 +58,7 @@ class Piece:
 
 
 def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece | None:
-    """Read a text of whole events; None if it begins or ends inside an event.
-
-    The columns are written to the file ``spooled`` if it is given.
-    """
+    """Read a text of whole events, or return None if it cuts an event."""
     piece: Piece | None
     try:
         piece = read_columns(text)
@@ -114,11 +111,7 @@ def _read_rows(label: Path | str, text: bytes) -> Piece | None:
 
 
 def read_columns(text: bytes) -> Piece:
-    """Read the events in ``text``, a JSON array without its brackets.
-
-    Raises:
-        OddError: the text begins or ends inside an event, or a value is unusual.
-    """
+    """Read the events in ``text``, a JSON array without its brackets."""
     try:
         return _columns(Records(text))
     except (msgspec.DecodeError, pa.ArrowException, OverflowError, ValueError) as error:
@@ -270,7 +263,7 @@ _short_list = lru_cache(_CACHED_LISTS)(_list)
 
 
 def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
-    """Convert starts and lengths to ns: numbers in µs as text, each followed by a null byte."""
+    """Convert starts and lengths in µs, each with a null byte behind it, to ns."""
     start, start_decimals = _digits(starts)
     dur, dur_decimals = _digits(lengths)
     if max(start_decimals.max(initial=0), dur_decimals.max(initial=0)) > _NS_DECIMALS:
@@ -314,10 +307,7 @@ def _microseconds(value: Ints, decimals: Ints) -> tuple[Ints, Ints]:
 
 
 def _digits(numerals: bytes) -> tuple[Ints, Ints]:
-    """Parse decimal numbers, each followed by a null byte; raise OddError for other characters.
-
-    Return (digits, number of decimals): (125, 1) for ``12.5``.
-    """
+    """Parse decimal numbers as (digits, number of decimals): ``12.5`` -> 125, 1."""
     text = np.frombuffer(numerals, dtype=np.uint8)
     marks = np.flatnonzero(text - ord("0") > 9)  # unsigned, so characters before "0" count, too
     is_end, is_dot = text[marks] == 0, text[marks] == ord(".")

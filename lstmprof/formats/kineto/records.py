@@ -96,12 +96,12 @@ class _Event(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag="X"):
 
 
 class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT):
-    """An instant, such as a ``[memory]`` event; ``ts`` and ``args`` are JSON text."""
+    """An instant, such as a ``[memory]`` event."""
 
     name: str = ""
-    ts: msgspec.Raw = _RAW
+    ts: msgspec.Raw = _RAW  # JSON text
     pid: _Integer = ABSENT
-    args: msgspec.Raw = NO_VALUES
+    args: msgspec.Raw = NO_VALUES  # JSON text
 
 
 class Counter(Instant, gc=False, frozen=True, tag_field="ph", tag=COUNTER):
@@ -139,15 +139,7 @@ class _Codes(dict[_Key, int]):
 
 
 class Records:
-    """The columns of the events in ``text``, a JSON array without its brackets.
-
-    These are the events with a duration. Columns of arguments have entries only for the few events
-    with arguments.
-
-    Raises:
-        msgspec.DecodeError: the text begins or ends inside an event, or a value has an unusable
-            type.
-    """
+    """The columns of the events with a duration, from a JSON array without brackets."""
 
     def __init__(self, text: bytes) -> None:
         try:
@@ -223,19 +215,16 @@ class Records:
         return _concatenated(self._fields[field])[self._chosen], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
-        """Return an integer field of all events; ``ABSENT`` marks events without it."""
+        """Return an integer field of all events, or ``ABSENT``."""
         return self.numbers(field, rows.int64)
 
     def either(self, field: str, older: str) -> Ints:
-        """Return an integer field of all events; ``older`` is the name of the field in 2021."""
+        """Return an integer field by its name today or in 2021 (``older``)."""
         newer = self.ints(field)
         return np.where(newer == ABSENT, self.ints(older), newer)
 
     def numbers(self, field: str, meaning: Callable[[object], int | None]) -> Ints:
-        """Return a number field of all events; ``meaning`` parses numbers that are texts.
-
-        ``ABSENT`` marks missing numbers, ``NULL`` unreadable ones.
-        """
+        """Return a number field of all events; ``NULL`` marks unreadable numbers."""
         values = _concatenated([_meant(part, meaning) for part in self._fields[field]])
         return (values if field in _EVENT_NUMBERS else self._spread(values, ABSENT))[self._chosen]
 
@@ -255,10 +244,7 @@ class Records:
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """Return (codes, JSON texts) of a list field: event n has ``texts[codes[n]]``.
-
-        Code −1 means that the event has no arguments, an empty text that it has no such list.
-        """
+        """Return (codes, JSON texts) of a list field: event n has ``texts[codes[n]]``."""
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
         return codes[self._chosen], encoded.dictionary.to_pylist()
@@ -292,7 +278,7 @@ def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
 
 
 def _meant(part: Ints | Sequence[Any], meaning: Callable[[object], int | None]) -> Ints:
-    """Parse numbers that may be texts, such as ``"7"``; an unreadable text becomes ``NULL``."""
+    """Parse numbers that may be texts, such as ``"7"``."""
     if isinstance(part, np.ndarray):
         return part
     means = {value: meaning(value) for value in set(part)}

@@ -53,8 +53,7 @@ SHARED_BYTES = 2**27
 #: More workers are no faster, because one process unpacks the file for all. Each worker takes 130
 #: MB of memory.
 MOST_WORKERS = 4
-#: Largest text in bytes: before the events, after the events, or in a piece. Kineto writes a few kB
-#: before the events, or a few MB with environment variables.
+#: Most bytes before or after the events, or in a piece; Kineto writes some MB there at most.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
 #: The end of a piece is searched first in its last 32 KiB, then in the whole piece.
@@ -122,19 +121,17 @@ def _is_gzipped(file: BinaryIO) -> bool:
 
 
 def _unpacked_bytes(file: BinaryIO) -> int:
-    """Return the file's size after unpacking; gzip stores it in the last 4 bytes, modulo 4 GB."""
+    """Return the file's size after unpacking."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - 4))
     last = file.read(4)
     file.seek(0)
+    # gzip stores the size in the last 4 bytes, modulo 4 GB
     return max(size, int.from_bytes(last, "little")) if _is_gzipped(file) else size
 
 
 class _Reader:
-    """Reads the pieces of a trace, in worker processes if the file is big.
-
-    Closing ``stack`` ends the workers. After an error it also removes the columns on disk.
-    """
+    """Reads the pieces of a trace, in worker processes if the file is big."""
 
     def __init__(self, label: Path | str, size_bytes: int, stack: contextlib.ExitStack) -> None:
         self._label = label
@@ -211,7 +208,7 @@ def _done(piece: Piece | None) -> Future[Piece | None]:
 
 
 def _worker_count() -> int:
-    """Return how many workers to start: one core stays free, and a worker itself starts none."""
+    """Return how many workers to start; one core stays free."""
     if is_worker():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -254,11 +251,7 @@ def _profile(
 
 
 def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
-    """Return (text before the first event, text already read after it).
-
-    Raises:
-        UnusualError: the file does not begin like Kineto's.
-    """
+    """Return (text before the first event, text already read after it)."""
     head = b""
     while len(head) < _MOST_AROUND:
         more = file.read(PIECE_BYTES)
@@ -274,11 +267,11 @@ def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
 
 
 class _Texts:
-    """Cuts a file between events into texts; ``rest`` is the text after the last cut."""
+    """Cuts a file between events into texts."""
 
     def __init__(self, file: Any, rest: bytes) -> None:
         self._file = file
-        self.rest = rest
+        self.rest = rest  # at the end: the text after the last cut
 
     def __iter__(self) -> Iterator[_Text]:
         while more := self._file.read(PIECE_BYTES):
@@ -292,7 +285,7 @@ class _Texts:
 
 
 class _TextsOfPlainFile(_Texts):
-    """Cuts a plain file between events into byte ranges, and reads only the end of each range."""
+    """Cuts a plain file between events into byte ranges; it reads only their ends."""
 
     def __init__(self, file: BinaryIO, rest: bytes, path: Path, start: int) -> None:
         super().__init__(file, rest)
@@ -356,7 +349,7 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Return where the list of events may end: (end of event, closing bracket), latest first."""
+    """Find where the list of events may end, latest first: (event end, bracket)."""
     matches = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(matches)]
 

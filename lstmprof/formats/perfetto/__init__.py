@@ -45,11 +45,7 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a Perfetto trace.
-
-    Raises:
-        ForeignFileError: an unknown profiler wrote the slices.
-    """
+    """Read a Perfetto trace, of lstmprof or of a known profiler."""
     contents = outline(raw)
     names = {track.name: track for track in contents.tracks.values()}
     facts = names.get(writers.FACTS_TRACK)
@@ -92,10 +88,7 @@ class _Events:
 
 
 class _Counts:
-    """Collects the counters of a trace that lstmprof exported.
-
-    ``owners`` maps the number of a track to what the track shows.
-    """
+    """Collects the counters of a trace that lstmprof exported."""
 
     def __init__(self, owners: Mapping[int, writers.Where]) -> None:
         self._owners = {n: owner for n, owner in owners.items() if owner.counter is not None}
@@ -249,8 +242,8 @@ class _Foreign:
         return header
 
 
-#: Name of an instant of Kineto's builder -> key in Kineto's header. An empty key means that the
-#: arguments of the instant are the keys.
+#: Name of an instant of Kineto's builder -> key in Kineto's header; empty: its arguments are the
+#: keys.
 _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 

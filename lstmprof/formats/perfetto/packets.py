@@ -17,9 +17,7 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.schema import Messages, OddError, message_class, value_end, varint
 
 _WINDOW_BYTES = 2**20
-#: A file whose packets decompress to more than ``FREE_BYTES``, and to more than ``MAX_RATIO`` times
-#: its size, is refused as a bomb. Exports decompress to 5 to 8 times their size. 1 MiB takes a
-#: second to read.
+#: Most bytes after decompression, in all and per byte of the file; exports grow 5 to 8 times.
 FREE_BYTES, MAX_RATIO = 2**21, 50
 #: Largest packet in bytes. Writers end a packet at some kB, a compressed one at 500 kB.
 MOST_PACKET_BYTES = 2**26
@@ -27,10 +25,7 @@ MOST_PACKET_BYTES = 2**26
 _TAG = 0x0A
 _MOST_HEAD_BYTES = 11
 _AGAIN = "copy or record the trace again"
-#: Field number -> wire type (0: number, 2: length and bytes) of fields that show that a file is a
-#: Perfetto trace, because an XSpace's plane has none of them. They are time, sequence, event,
-#: interned texts, flags, old descriptors, compressed packets, clock, defaults, track, first of its
-#: sequence.
+#: Number -> wire type of fields that show a Perfetto trace, because an XSpace has none of them.
 _OWN_FIELDS = {
     **dict.fromkeys((8, 10, 13, 41, 42, 58, 87), 0),
     **dict.fromkeys((11, 12, 36, 43, 44, 50, 59, 60, 133), 2),

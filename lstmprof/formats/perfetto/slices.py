@@ -30,29 +30,25 @@ _DEEPEST_TRACK = 32
 
 @dataclass(frozen=True)
 class Track:
-    """The description of a track; ``process`` and ``thread`` are their names."""
+    """The description of a track."""
 
     name: str = ""
     parent: int = 0
     pid: int | None = None
     tid: int | None = None
-    process: str | None = None
-    thread: str | None = None
+    process: str | None = None  # name
+    thread: str | None = None  # name
     description: str = ""
 
 
 @dataclass(frozen=True)
 class Outline:
-    """The tracks of a trace by number, and the start of its clock in ns since 1970.
-
-    Tracks of which only the parent is known are in ``children``, their parents in ``parents``. A
-    thread without a track has the number ``default_track``.
-    """
+    """The tracks of a trace by number, and the start of its clock."""
 
     tracks: dict[int, Track]
-    children: array[int]
+    children: array[int]  # tracks of which only the parent is known
     parents: array[int]
-    epoch_ns: int | None
+    epoch_ns: int | None  # since 1970
     clocks: bool  # the trace has snapshots of several clocks
 
     @cached_property
@@ -166,9 +162,9 @@ IMPOSSIBLE = "their time is invalid"
 
 
 class Slice(NamedTuple):
-    """A slice or an instant; ``number`` counts slices in the order in which they begin."""
+    """A slice or an instant."""
 
-    number: int
+    number: int  # counts slices in the order in which they begin
     track: int
     name: str
     category: str
@@ -197,9 +193,9 @@ class _Clock:
 
 @dataclass
 class _Sequence:
-    """What earlier packets of a sequence define; ``is_whole`` means that no packet was lost."""
+    """What earlier packets of a sequence define."""
 
-    is_whole: bool = False
+    is_whole: bool = False  # no packet was lost
     texts: dict[str, dict[int, str]] = field(default_factory=dict)
     track: int = 0
     clock: int = 0
@@ -227,11 +223,7 @@ class _Sequence:
 
 
 class Slices:
-    """Reads slices; ``left_out`` counts omitted slices by reason.
-
-    Slices on ``skipped`` tracks are not read. ``flows`` says whether to read arrows between slices.
-    ``counted`` is called with (track, time in ns, value) of each counter value.
-    """
+    """Reads the slices of a trace, except those on ``skipped`` tracks."""
 
     def __init__(
         self,
@@ -247,6 +239,7 @@ class Slices:
         self._clocks: dict[int, _Clock] = {}
         self._open: dict[int, list[Slice]] = {}
         self._count = 0
+        # omitted slices by reason
         self.left_out: Counter[str] = Counter()
         self.instants: list[Slice] = []
 
@@ -348,7 +341,7 @@ class Slices:
                 self._clocks[number] = _Clock(clock.timestamp, ns, unit_ns)
 
     def _time(self, packet: Any, sequence: _Sequence) -> int | None:
-        """Return a packet's time on the trace's clock in ns; None if its own clock is unknown."""
+        """Return a packet's time on the trace's clock in ns."""
         number = packet.clock_id or sequence.clock or BOOTTIME
         units: int = packet.timestamp
         if _FIRST_OWN_CLOCK <= number <= _LAST_OWN_CLOCK:

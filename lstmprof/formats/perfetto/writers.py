@@ -57,8 +57,8 @@ TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule"
 PID = "process"
 #: Columns in which negative numbers mean unknown.
 _NATURAL = ("bytes", "sequence_number", "device", "stream")
-#: (column, argument of the slice, function that checks a value) for arguments that are read.
-#: ``step`` is not read, because the reader derives steps itself.
+#: (column, argument of the slice, check) of arguments that are read; the reader derives ``step``
+#: itself.
 _READ = tuple(
     (column, name, rows.natural if column in _NATURAL else rows.int64)
     for column, name in NUMBERS.items()
@@ -86,10 +86,10 @@ class Where(msgspec.Struct, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, omit_defaults=True):
-    """Facts about a whole profile. Time 0 of the trace is ``origin_ns`` of the profile."""
+    """Facts about a whole profile, stored in the trace."""
 
     format: str
-    origin_ns: int = 0
+    origin_ns: int = 0  # time of the profile at which the trace begins
     device_names: dict[str, str] = {}
     device_facts: dict[str, DeviceFacts] = {}
     accelerators: list[str] = []
@@ -117,7 +117,7 @@ def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def where(description: str) -> Where:
-    """Parse the description of a track in an lstmprof export; a damaged one describes nothing."""
+    """Parse what an exported track shows from its description."""
     try:
         owner = msgspec.json.decode(description or "{}", type=Where)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -137,12 +137,12 @@ def where(description: str) -> Where:
 
 
 def is_drawn(track: Track) -> bool:
-    """Return whether lstmprof drew this track from computed data, such as steps or breakdown."""
+    """Return whether lstmprof computed this track, such as steps or breakdown."""
     return track.tid is None and (track.name.startswith(LEDGER) or track.name in DERIVED)
 
 
 def row(slice_: Slice, owner: Where) -> Row | None:
-    """Convert a slice of an lstmprof export to a row; None if the slice is no event."""
+    """Convert a slice of an lstmprof export to a row, if it is an event."""
     arguments = slice_.arguments
     kind = arguments.get(KIND)
     if kind not in KINDS:
@@ -162,10 +162,7 @@ def row(slice_: Slice, owner: Where) -> Row | None:
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Return metadata without nested values that are too deep, and without invalid JSON values.
-
-    ``moved_ns`` is added to the times of the profiler's own spans.
-    """
+    """Clean metadata: drop deep nesting and invalid JSON; move the profiler's spans."""
     cleaned: dict[str, Any] = {}
     for key, value in fields.items():
         if key == _SPANS:
@@ -208,9 +205,7 @@ ROCPROF_UNREAD = frozenset(
         *("rocdecode_api", "rocjpeg_api", "openmp"),
     )
 )
-#: Beginning of the name of a track with kernels or copies: agent (a CPU or GPU), then stream or
-#: queue. Versions without streams name a thread. In ROCm 7 a track may name only the stream, and
-#: its slices have the agents.
+#: Track of kernels or copies: agent (CPU or GPU), then stream, queue or thread, by ROCm's version.
 _AGENT = re.compile(
     r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:(?:STREAM|QUEUE) \[(\d{1,18})\]|THREAD )"
 )
@@ -222,21 +217,18 @@ _GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
 
 @dataclass(frozen=True)
 class TrackOwner:
-    """What a track belongs to: a host thread, or a stream of a GPU.
-
-    ``agent`` is rocprofv3's number of the GPU.
-    """
+    """What a track belongs to: a host thread, or a stream of a GPU."""
 
     pid: int | None
     tid: int | None
-    agent: int | None = None
+    agent: int | None = None  # rocprofv3's number of the GPU
     stream: int | None = None
     is_gpu: bool = False
     is_process: bool = False
 
 
 class TrackOwners:
-    """Finds the thread or GPU of each track; ``devices`` maps rocprofv3's agents to devices."""
+    """Finds the thread or GPU of each track."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -245,6 +237,7 @@ class TrackOwners:
         self.only_pid = pids.pop() if len(pids) == 1 else None
         agents = (_GPU.search(track.name) for track in outline.tracks.values())
         numbers = sorted({int(named[1]) for named in agents if named})
+        # rocprofv3's number -> device
         self.devices = {agent: device for device, agent in enumerate(numbers)}
 
     def of(self, track: int) -> TrackOwner:
@@ -269,10 +262,7 @@ def _owner_of(above: list[Track]) -> TrackOwner:
 
 
 def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, Any]:
-    """Convert a slice to an event of Kineto's JSON.
-
-    ``builder`` says whether Kineto's own builder wrote the trace.
-    """
+    """Convert a slice to an event of Kineto's JSON."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
     # The id of an op is not that of a launch.
@@ -283,7 +273,7 @@ def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, A
 
 
 def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Unpack the argument ``metadata``, in which Kineto's builder stores the other arguments."""
+    """Unpack ``metadata``, in which Kineto's builder stores the other arguments."""
     unfolded = {name: value for name, value in arguments.items() if name != "metadata"}
     folded = arguments.get("metadata")
     if isinstance(folded, str):
@@ -314,7 +304,7 @@ def _category(name: str, arguments: Mapping[str, Any], owner: TrackOwner) -> str
 
 
 def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | None:
-    """Convert a slice of rocprofv3 to a row; None if ``rocm.rocprofv3`` omits such events."""
+    """Convert a slice of rocprofv3 to a row, if it is a call, range, kernel or copy."""
     arguments, name = slice_.arguments, slice_.name
     timed = (slice_.start_ns, slice_.dur_ns)
     pid = owners.only_pid if owner.pid is None else owner.pid

@@ -50,9 +50,9 @@ _CACHED_STRINGS = 4096
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU; ``index`` is its number among all CPUs and GPUs of the machine."""
+    """A GPU of the machine."""
 
-    index: int
+    index: int  # among all CPUs and GPUs of the machine
     name: str
     facts: DeviceFacts
 
@@ -68,10 +68,7 @@ class Process:
         self.string = functools.lru_cache(_CACHED_STRINGS)(self._string)
 
     def chunks(self, table: str, *columns: str) -> Iterator[Mapping[str, Ints]]:
-        """Yield columns of a table in chunks, with the category and stack id of each row.
-
-        A call and the kernels or copies that it launched have the same stack id.
-        """
+        """Yield columns of a table in chunks, with the category and stack id of each row."""
         own, events = self._table(table), self._table("event")
         if own not in self._database.columns:
             return
@@ -165,11 +162,12 @@ _LAUNCH_COLUMNS = (*_GRID, *_BLOCK, "group_segment_size")
 
 
 class Events:
-    """Reads the events of a process; ``left_out`` counts events without a name or device."""
+    """Reads the events of a process."""
 
     def __init__(self, process: Process, devices: Mapping[int, int]) -> None:
         self._process = process
         self._devices = {agent: devices[gpu.index] for agent, gpu in process.gpus.items()}
+        # events without a name or device
         self.left_out = 0
 
     def activities(self) -> Iterator[Batch]:
@@ -218,7 +216,7 @@ class Events:
         return nvtx_ranges({name: values[chosen] for name, values in ints.items()}, texts)
 
     def _region_text(self, name_id: int) -> str | None:
-        """Return a region's name, since 2026 the text of its range; None for a ROCTx call."""
+        """Return a region's name, or None for calls of ROCTx itself."""
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
 
@@ -385,9 +383,6 @@ def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
 
 
 def _numbered(processes: Sequence[Process]) -> list[Gpu]:
-    """Return the GPUs of the machine in order of their numbers.
-
-    Every process lists all GPUs.
-    """
+    """Return the GPUs of the machine in order of their numbers."""
     gpus = {gpu.index: gpu for process in processes for gpu in process.gpus.values()}
     return [gpus[index] for index in sorted(gpus)]

@@ -237,7 +237,7 @@ def _stream(record: Mapping[str, Any]) -> int | None:
 
 
 def _timed(record: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return (start, length) in ns; None if the times are impossible."""
+    """Return (start, length) in ns, if the times are possible."""
     start_ns = rows.natural(record.get("start_timestamp"))
     end_ns = rows.natural(record.get("end_timestamp"))
     if start_ns is None or end_ns is None or not start_ns <= end_ns <= rows.MAX_NS:
@@ -252,10 +252,11 @@ def _correlation(record: Mapping[str, Any]) -> int | None:
 def launched_with(
     threads: Sequence[int] | None, block: Sequence[int] | None, shared_bytes: int | None
 ) -> str | None:
-    """Return a kernel's launch configuration; ``threads`` is HSA's grid, which counts threads."""
+    """Return a kernel's launch configuration from HSA's sizes."""
     sizes = zip(threads or (), block or (), strict=False)
     return launch_config.text(
         {
+            # HSA counts threads, not blocks
             "grid": [-(-total // per_block) for total, per_block in sizes] or None,
             "block": block,
             "shared_bytes": shared_bytes,

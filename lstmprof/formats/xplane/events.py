@@ -40,8 +40,7 @@ _MESSAGES: Messages = {
 }
 #: ``PrimitiveType`` (xla_data.proto) → name of the element type, for types of matmuls.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
-#: Custom calls that multiply matrices: those of libraries, and the recurrent layers of cuDNN
-#: (``jax.experimental.rnn``).
+#: Custom calls that multiply matrices, such as ``jax.experimental.rnn`` (cuDNN).
 _LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
 #: How deep nested computations are searched for a matmul or tanh.
 _DEEPEST = 3
@@ -57,8 +56,7 @@ class Instruction:
 
 #: (instruction, computation around it), both protobuf messages.
 _Placed = tuple[Any, Any]
-#: (module name, program id, instruction name) -> instruction. Program id ``ANY`` means the last
-#: module of this name in the profile.
+#: (module, program id, instruction name) -> instruction; ``ANY``: last module of this name.
 Instructions = Mapping[tuple[str, str, str], Instruction]
 ANY = ""
 _PROGRAM_ID = re.compile(r"\((?P<id>\d{1,20})\)$")
@@ -70,11 +68,7 @@ def hlo_proto() -> Any:
 
 
 def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, str], Instruction]:
-    """Return the instructions of a module; none if the module is damaged.
-
-    Only instructions with a path or operands are returned, each twice: under ``program_id`` and
-    under ``ANY``.
-    """
+    """Return the instructions of a module that have a path or operands."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -96,7 +90,7 @@ def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, 
 
 
 def _path(op_name: bytes) -> str | None:
-    """Return an instruction's path in the user's program; None for a name without ``/``."""
+    """Return an instruction's path in the user's program, if ``op_name`` is one."""
     return rows.clean(text(op_name)) if b"/" in op_name else None
 
 
@@ -163,8 +157,7 @@ Stats = Mapping[str, Any]
 ALLOCATION, FREE = "MemoryAllocation", "MemoryDeallocation"
 ALLOCATOR_NAME, DEVICE_NUMBERS = "allocator_name", ("index_on_host", "device_ordinal")
 MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_bytes")
-#: Beginnings of events that are left out: bookkeeping of thread pools and allocators. They have no
-#: duration, or surround work that has its own events.
+#: Beginnings of events that are left out: bookkeeping of thread pools and allocators.
 _BOOKKEEPING = (
     "ThreadpoolListener::",
     "ExecutorState::Process",
@@ -177,8 +170,7 @@ _BOOKKEEPING = (
 _MEMORY_DETAILS = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
 _RUNTIME = re.compile(r"(?:cu|cuda|hip)[A-Z]|hsa_")
 _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
-#: A part of the stat ``kernel_details``: ``regs:32 static_shared:0 dynamic_shared:0 grid:80,1,1
-#: block:128,1,1 occ_pct:100``. AMD writes ``group_mem`` instead of the first three.
+#: A part of ``kernel_details``: ``regs:32 static_shared:0 grid:80,1,1 block:128,1,1 occ_pct:100``.
 _DETAIL = re.compile(r"\b(\w{1,32}):(\d{1,18}(?:[.,]\d{1,18}){0,2})(?=\s|$)", re.ASCII)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
@@ -207,7 +199,7 @@ _HLO_PROTO = "Hlo Proto"
 def activity_row(
     name: str, stats: Stats, timed: tuple[int, int], gpu_stream: tuple[int, int | None]
 ) -> Row | None:
-    """Convert an event of a GPU's stream to a row; None if it is no work, such as an allocation."""
+    """Convert an event of a GPU's stream to a row, if it is work of the GPU."""
     kind = activity_kind(name, stats)
     if kind is None:
         return None
@@ -229,7 +221,7 @@ def activity_row(
 
 
 def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -> Row | None:
-    """Convert an event of a host thread to a row; None for bookkeeping of the runtime."""
+    """Convert an event of a host thread to a row, unless it is bookkeeping."""
     name, encoded = decoded(name)
     stats = {**encoded, **stats}
     kind = host_kind(name, stats)
@@ -249,7 +241,7 @@ def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -
 
 
 def activity_kind(name: str, stats: Stats) -> str | None:
-    """Return the kind of an event on a stream; None if it is no work, such as an allocation."""
+    """Return the kind of an event on a stream, or None for an allocation."""
     if "kernel_details" in stats:
         return "kernel"
     if "memcpy_details" in stats or name.startswith(("Memcpy", "UnifiedMemory")):
@@ -260,7 +252,7 @@ def activity_kind(name: str, stats: Stats) -> str | None:
 
 
 def host_kind(name: str, stats: Stats) -> str | None:
-    """Return the kind of an event of a host thread; None for bookkeeping of the runtime."""
+    """Return the kind of an event of a host thread, or None for bookkeeping."""
     if name.startswith(_BOOKKEEPING):
         return None
     # Before 2022, a launch has the name of its kernel or copy, but only launches on the host have a
@@ -301,15 +293,11 @@ def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[
 
 
 def op_name(stats: Stats) -> str | None:
-    """Return the framework op that an event names.
-
-    ``tf_op`` is TensorFlow's node or JAX's path. On AMD the path is in ``name``. Older TensorFlow
-    has ``annotation``, such as ``<node>:<OpType>#metadata#``, with levels. A call of a tf.function
-    shows how it ran, and how often it was traced: ``traced-nonXla #2``.
-    """
+    """Return the framework op that an event names."""
     if "tracing_count" in stats and "tf_function_call" in stats:
         return "{tf_function_call} #{tracing_count}".format(**stats)
     levels = () if _LEVELS.isdisjoint(stats) else LEVELS
+    # AMD has the path in ``name``; old TensorFlow: ``<node>:<OpType>#metadata#`` in ``annotation``
     for key in ("tf_op", "name", *levels, "annotation", "hlo_op"):
         value = stats.get(key)
         if isinstance(value, str) and value and value != _NO_OP:
@@ -318,10 +306,10 @@ def op_name(stats: Stats) -> str | None:
 
 
 def moved_bytes(stats: Stats) -> int | None:
-    """Return the size of a copy or fill in bytes; AMD's tracer writes 0 for unknown."""
+    """Return the size of a copy or fill in bytes."""
     details = stats.get("memcpy_details", stats.get("memset_details"))
     size = _SIZE.search(details) if isinstance(details, str) else None
-    return (int(size[1]) or None) if size else None
+    return (int(size[1]) or None) if size else None  # AMD writes 0 for unknown
 
 
 def launched_with(stats: Stats) -> str | None:
@@ -365,14 +353,11 @@ def text(content: bytes) -> str:
 
 
 class PlaneTables:
-    """The names and stats to which the events of a plane refer by number.
-
-    ``wanted`` are stats that are read from all events, ``memory_stats`` those of ``memory_events``.
-    All three map numbers to names.
-    """
+    """The names and stats to which the events of a plane refer by number."""
 
     def __init__(self, plane: Any) -> None:
         self._stat_names = {e.key: text(e.value.name) for e in plane.stat_metadata}
+        # stats to read from all events
         self.wanted = {k: n for k, n in self._stat_names.items() if n in STATS}
         self._metadata = {
             e.key: (text(e.value.name), self.stats(e.value.stats)) for e in plane.event_metadata

@@ -127,7 +127,7 @@ def _names(
 def _counters(
     time_ns: Ints, is_free: Flags, allocator: list[str | None], numbers: dict[str, Ints]
 ) -> pa.Table | None:
-    """Make counters of allocations and frees; ``numbers`` are the events' stats by name."""
+    """Make counters of allocations and frees."""
     index = np.full(len(time_ns), _NONE)
     for name in DEVICE_NUMBERS:
         index = np.where(numbers[name] >= 0, numbers[name], index)
@@ -162,7 +162,7 @@ def _counters(
 
 
 def _device(allocator: str) -> int:
-    """Return the GPU of an allocator such as ``GPU_0_bfc``; ``_NONE`` for host memory."""
+    """Return the GPU of an allocator: ``GPU_0_bfc`` -> 0."""
     named = _ON_GPU.fullmatch(allocator)
     return int(named[1]) if named else _NONE
 
@@ -179,16 +179,16 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line to read: a host thread (``tid``) or a stream. Its times count from ``start_ns``."""
+    """A line of the trace to read: a host thread or a stream."""
 
     tables: PlaneTables
     instructions: Instructions
-    start_ns: int
+    start_ns: int  # times of its events count from here
     tid: int
     gpu_stream: tuple[int, int] | None
 
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
-        """Convert an event with (start, length) in ns to a row; None for bookkeeping."""
+        """Convert an event with (start, length) in ns to a row."""
         name, stats = self.tables.described(event)
         stats = with_instruction(stats, self.instructions)
         if self.gpu_stream:
@@ -238,7 +238,7 @@ def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[LineEvents]:
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
-    """Return (start, length) in ns; None if the time is impossible."""
+    """Return (start, length) in ns, if the time is possible."""
     if event.WhichOneof("value") == "num_occurrences" or event.duration_ps < 0:
         return None  # a count of events, or damage
     start_ps = line_ns * _PS_PER_NS + event.offset_ps
@@ -336,10 +336,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 
 
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
-    """Return (kind of each event, first event of each kind).
-
-    Events of one kind have the same name and the same stats.
-    """
+    """Group events with equal names and stats; return (group of each, first of each)."""
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
     rank = np.arange(len(stats.event)) - begins
@@ -377,11 +374,8 @@ def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, chosen: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Put ids into a column: event ``owner[n]`` gets ``ids[n]``.
-
-    Events of one kind share a row, but have their own ids. The column has only the events
-    ``chosen``. An id of 0 or less becomes null.
-    """
+    """Give events ``owner`` their own ids in a column."""
+    # events of one kind share a row
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids

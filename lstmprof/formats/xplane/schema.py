@@ -56,7 +56,7 @@ class OddError(Exception):
 
 
 def varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return (value, position after it) of a base-128 number; OddError if it is incomplete."""
+    """Parse a base-128 number as (value, position after it)."""
     if content[at : at + 1] < b"\x80" and at < len(content):  # most numbers have one byte
         return content[at], at + 1
     value = shift = 0

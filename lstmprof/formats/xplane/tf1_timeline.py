@@ -54,8 +54,7 @@ from lstmprof.formats.xplane.events import host_kind
 CATEGORY = "lstmprof"
 _STEP = "step"
 
-#: (pid, tid) of a row of the drawing -> thread number in the events table. The file calls these
-#: rows threads, but they are not threads of the program.
+#: (pid, tid) of a drawn row, which TensorFlow calls a thread -> thread number in the events table.
 Lanes = dict[tuple[int | None, int | None], int]
 
 
@@ -99,12 +98,12 @@ _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """The parts of a process's name; ``lane`` is the text after the device: ``stream:14``."""
+    """The parts of a process's name in the file."""
 
     task: str  # /job:worker/replica:0/task:1, often empty
     type: str  # CPU, GPU, XLA_GPU, TPU …
     number: int
-    lane: str
+    lane: str  # after the device, such as ``stream:14``
 
     @property
     def is_gpu(self) -> bool:
@@ -112,7 +111,7 @@ class Device(NamedTuple):
 
     @property
     def stream(self) -> int | None:
-        """Return the stream's number; None if the process is not one stream."""
+        """Return the stream's number, if the process shows one stream."""
         match = _STREAM.search(self.lane)
         return int(match[1]) if match else None
 
@@ -129,7 +128,7 @@ class Device(NamedTuple):
 
     @property
     def holds_all(self) -> bool:
-        """Return whether the process of the file has the kernels, or the copies, of all streams."""
+        """Return whether the process has the kernels, or the copies, of all streams."""
         return self.lane in (_KERNELS, _COPIES)
 
     @property
@@ -144,9 +143,9 @@ class Device(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """An op or an activity; ``process`` is the name of its process in the file."""
+    """An op or an activity."""
 
-    process: str
+    process: str  # name of its process in the file
     pid: int | None
     tid: int | None
     node: str
@@ -274,7 +273,7 @@ def _label(op: _Event) -> str | None:
 
 
 def _host_row(op: _Event, device: Device | None) -> Row:
-    """Convert an event of the host to a row: an op of an executor, or a kind found by its name."""
+    """Convert an event of the host to a row."""
     timed, thread = (op.start_ns, op.dur_ns), (op.pid, op.tid)
     if device and not device.lane:
         return executor_row(device, _label(op) or op.node or op.op, timed, thread)
@@ -300,7 +299,7 @@ def accelerators(devices: Iterable[Device]) -> tuple[str, ...]:
 
 
 def device_of(process_name: str) -> Device | None:
-    """Parse the name of a process in the file; None if it is no device."""
+    """Parse the name of a process in the file, if it is a device."""
     match = _DEVICE.fullmatch(process_name)
     if match is None or match[2] == "host":
         return None
@@ -322,7 +321,7 @@ def names_of(events: Iterable[Any], row: str) -> dict[tuple[int | None, int | No
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """Return the number of each GPU: the file's, or 0, 1, 2 … if two tasks have the same number."""
+    """Return the file's numbers of GPUs, or 0, 1, 2 … if two tasks share a number."""
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}
@@ -339,10 +338,7 @@ def copy_or_kernel(name: str) -> str:
 def executor_row(
     on: Device, node: str, timed: tuple[int, int], thread: tuple[int | None, int | None]
 ) -> Row:
-    """Make a row for an op (``<node>:<OpType>``) on the executor of a device.
-
-    ``timed`` is (start, length) in ns, ``thread`` is (pid, tid).
-    """
+    """Make a row for an op ``<node>:<OpType>`` on the executor of a device."""
     plain = Row("op", node, *timed, pid=thread[0], tid=thread[1])
     if on.type.endswith("CPU"):
         return plain

@@ -27,8 +27,7 @@ Bytes = NDArray[Any]  # of uint8
 PIECE_BYTES = 2**22
 PIECE_EVENTS = 2**16
 _WINDOW_BYTES = 2**16
-#: Tags (field number and wire type) of an XSpace, an XPlane and an XLine. All have wire type 2: a
-#: length, and that many bytes.
+#: Tags (field number and wire type) of an XSpace, XPlane and XLine; all are texts or messages.
 _PLANES, _PLANE_NAME, _LINES, _EVENTS = 0x0A, 0x12, 0x1A, 0x22
 #: Longest tag (2 bytes) and length (10 bytes).
 _MOST_HEAD_BYTES = 12
@@ -48,8 +47,7 @@ _MOST_FIELDS = 200
 _PADDING = bytes(32)
 _LAST_BITS = np.uint64(0x8080808080808080)
 _ONE = np.uint64(1)
-#: How the groups of 7 bits of a number are joined: (mask of bits that stay, mask of bits that move,
-#: distance in bits).
+#: Steps that join groups of 7 bits: (bits that stay, bits that move, distance).
 _MOVES = tuple(
     (np.uint64(kept), np.uint64(moved), np.uint64(by))
     for kept, moved, by in (
@@ -62,17 +60,13 @@ _MOVES = tuple(
 
 @dataclass(frozen=True)
 class Stats:
-    """The stats of all events in file order; ``event`` is the number of the event.
+    """The stats of all events in file order."""
 
-    ``field`` says which field has the value. ``value`` is its 64 bits, or the position of a text
-    with ``length`` bytes.
-    """
-
-    event: Ints
+    event: Ints  # number of the event
     metadata_id: Ints
-    field: Ints
-    value: Ints
-    length: Ints
+    field: Ints  # field that has the value
+    value: Ints  # 64 bits, or the position of a text
+    length: Ints  # of the text in bytes
 
     def only(self, wanted: NDArray[np.bool_]) -> Stats:
         columns = (self.event, self.metadata_id, self.field, self.value, self.length)
@@ -92,9 +86,9 @@ class Events:
 
 @dataclass(frozen=True)
 class _Fields:
-    """One field of each message; ``owner`` is the number of the message."""
+    """One field of each message."""
 
-    owner: Ints
+    owner: Ints  # number of the message
     tag: Bytes
     value: Ints
     start: Ints  # a number: the position after it; a text or message: its first byte
@@ -160,7 +154,7 @@ def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) ->
 
 
 def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, Ints, Ints]:
-    """Return (value, start, end) of fields of all wire types; the value of a text is its length."""
+    """Return (value, start, end) of fields; the value of a text is its length."""
     value, start = _varints(octets, words, at)
     is_text, is_fixed = wire == _LENGTH, wire == _FIXED
     if is_fixed.any():
@@ -196,21 +190,17 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive events of a line, from byte ``start`` to ``stop`` of the file.
-
-    ``sizes`` are the bytes per event, with tag and length, as uint16 to save memory. It is None for
-    a single event of any size.
-    """
+    """Consecutive events of a line, from byte ``start`` to ``stop`` of the file."""
 
     start: int
     stop: int
-    sizes: NDArray[np.uint16] | None
+    sizes: NDArray[np.uint16] | None  # bytes per event; None for one event of any size
 
     def __len__(self) -> int:
         return 1 if self.sizes is None else len(self.sizes)
 
     def bounds(self, content: bytes) -> tuple[Ints, Ints]:
-        """Return (begins, ends) of the events; ``content`` has the bytes of this piece."""
+        """Return (begins, ends) of the events within ``content``, this piece's bytes."""
         if self.sizes is None:
             _, start = varint(content, varint(content, 0)[1])
             return np.array([start]), np.array([len(content)])
@@ -222,17 +212,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Outline:
-    """An XSpace without events; ``pieces[plane][line]`` are the pieces with its events."""
+    """An XSpace without events."""
 
     space: Any
-    pieces: list[list[list[Piece]]]
+    pieces: list[list[list[Piece]]]  # events of pieces[plane][line]
 
 
 def outline(raw: RawFile) -> Outline:
-    """Parse everything but the events, and find where the events are in the file.
-
-    Raises OddError for an unusual layout, and protobuf's DecodeError for damage.
-    """
+    """Parse everything but the events, and find where they are in the file."""
     rest, planes, pieces = [], [], []
     for tag, start, value, stop in _fields(raw, 0, raw.length):
         if tag == _PLANES:

@@ -73,11 +73,7 @@ def op_rule(name: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def path_rule(path: str) -> Rule | None:
-    """Return the rule for the end of an XLA instruction's ``op_name``.
-
-    Such an end is ``:MatMul`` (a type), ``/dot_general`` (JAX's primitive), ``/MatMul_1`` (a node
-    that TensorFlow named after its type), or a custom call.
-    """
+    """Find the rule for an XLA op_name by its end, such as ``/MatMul_1``."""
     if ":" in path[path.rfind("/") + 1 :]:
         return op_rule(path)
     last = path[path.rfind("/") :]
@@ -90,7 +86,7 @@ def path_rule(path: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def kernel_rule(name: str) -> Rule | None:
-    """Return a kernel's rule, by its function, else its namespaces, else template arguments."""
+    """Find a kernel's rule by its function, namespaces or template arguments."""
     parts = kernel_name(name)
     for text in (parts.short, parts.qualified, parts.template):
         for rule in KERNEL_RULES:

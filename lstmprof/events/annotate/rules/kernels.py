@@ -38,21 +38,17 @@ _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
 
-#: A signature is cut to this many letters, and wrappers in wrappers are followed to this depth.
-#: Real signatures have at most 10,000 letters and three levels. Chosen by hand.
+#: Letters and nesting of a signature that are parsed; real ones have at most 10,000 letters and 3
+#: levels.
 _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 
 
 @dataclass(frozen=True)
 class KernelName:
-    """The parts of a kernel's name.
+    """The parts of a kernel's name."""
 
-    ``qualified`` is the function with its namespaces. ``runs`` is what a wrapper kernel runs, or
-    the template arguments of an elementwise kernel.
-    """
-
-    qualified: str
-    runs: str = ""
+    qualified: str  # function with its namespaces
+    runs: str = ""  # what a wrapper kernel runs, or an elementwise kernel's arguments
     template: str = ""
 
     @property
@@ -68,10 +64,7 @@ def kernel_name(kernel: str) -> KernelName:
 
 
 def _named(kernel: str, nested: int) -> KernelName:
-    """Split the signature of a kernel; a wrapper kernel gets the name of what it runs.
-
-    Wrappers in wrappers are followed up to ``nested`` levels.
-    """
+    """Split a kernel's signature, and find what a wrapper kernel runs."""
     name = _SUFFIX.sub("", _UNNAMED.sub("_", kernel)).strip()
     match = MANGLED.match(name)
     qualified, template = _encoded(name, match.end()) if match else _written(name)
@@ -83,7 +76,7 @@ def _named(kernel: str, nested: int) -> KernelName:
 
 
 def _first_name(template: str, nested: int) -> str:
-    """Return the first template argument that names a function, not a number or element type."""
+    """Return the first template argument that names a function."""
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
     name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
@@ -95,7 +88,7 @@ def _first_name_encoded(template: str) -> str:
 
 
 def _written(name: str) -> tuple[str, str]:
-    """Return (qualified name, template arguments): ``void a::f<int>(T)`` -> ``a::f``, ``int``."""
+    """Split a signature: ``void a::f<int>(T)`` -> ``a::f``, ``int``."""
     depth, begin, first, last = 0, 0, 0, 0
     for place, letter in enumerate(name):
         if letter == "<":
@@ -115,7 +108,7 @@ def _written(name: str) -> tuple[str, str]:
 
 
 def _arguments(template: str) -> list[str]:
-    """Split template arguments at the outermost commas: ``a<b, c>, d`` -> ``a<b, c>``, ``d``."""
+    """Split template arguments: ``a<b, c>, d`` -> ``a<b, c>``, ``d``."""
     depth, begin, arguments = 0, 0, []
     for place, letter in enumerate(template):
         depth += (letter in "<([{") - (letter in ">)]}")
@@ -153,7 +146,7 @@ _HELPER = re.compile(
 
 @lru_cache(maxsize=65536)
 def is_product(kernel: str) -> bool:
-    """Return whether a kernel's name shows a matmul, convolution or attention, not a helper."""
+    """Return whether a kernel's name shows a matmul, convolution or attention."""
     name = kernel_name(kernel)
     # cuBLAS calls some kernels only ``kernel``; their namespaces decide: internal::gemvx::kernel.
     tells = f"{name.qualified} {name.runs}" if name.runs or name.short == "kernel" else name.short
@@ -175,8 +168,7 @@ ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of 
 #: Kernels whose name decides even inside an op, because they are not the work of the op.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
-#: Copies between tensors of one device; many ops begin or end with one. If a copy casts, ATen's
-#: kernel has a template argument for casting loads and stores. Source: ATen's Loops.cuh.
+#: Copies between tensors of one device. Source for casting copies: ATen's Loops.cuh.
 ATEN_CAST = Rule(
     "cast",
     "torch",

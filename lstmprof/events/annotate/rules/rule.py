@@ -31,9 +31,9 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Rule:
-    """A name that matches ``expression`` has this category; None: the op only calls other ops."""
+    """A regular expression for names of one category."""
 
-    category: str | None
+    category: str | None  # None: the op only calls other ops
     framework: str
     expression: str
     reason: str

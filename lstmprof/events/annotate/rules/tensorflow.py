@@ -115,8 +115,7 @@ _MOVES = (
     r"|concatenate|broadcast|pad|reverse|gather|scatter|iota)"
 )
 
-#: XLA's ops on a CPU, one per instruction, and passes of XLA's compiler, named after what they
-#: rewrite: ``all-reduce-simplifier``, ``dot_canonicalizer``.
+#: XLA's ops on a CPU, and its compiler passes (``all-reduce-simplifier``, ``dot_canonicalizer``).
 XLA_RULES: tuple[Rule, ...] = (
     _xla(
         None,

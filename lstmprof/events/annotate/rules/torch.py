@@ -10,8 +10,7 @@ def _torch(category: str | None, names: str, reason: str) -> Rule:
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
-#: An op that no other rule matches, usually of a library such as torchvision. Kernel rules classify
-#: it, and each of its kernels, by name.
+#: Rule of unknown ops, such as torchvision's; their kernels are classified by name.
 LIBRARY_OP = Rule(
     "other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"
 )
@@ -151,8 +150,7 @@ _VIEWS_ONLY = rf"triton_poi_fused_(?:{_VIEW}_)*"
 #: Beginning of Inductor's C++ kernels for CPUs; graphs may be numbered.
 _CPP = r"(?:graph_\d+_)?cpp_fused_"
 
-#: Inductor's kernel names begin with the type of kernel (pointwise, reduction, persistent
-#: reduction, template); the ops that the kernel computes follow.
+#: Inductor's kernel names: type of kernel, then ops, as in ``triton_poi_fused_add_sigmoid``.
 _INDUCTOR = (
     ("softmax_loss", rf"{_CPP}\w*softmax\w*", "softmax or loss, in C++"),
     ("reduction", rf"{_CPP}\w*(?:sum|mean|amax|amin|var)_\w*", "reduction, in C++"),
