@@ -40,9 +40,9 @@ PER_STEP = (
     *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
     *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
 )
-#: Entries of run.json that must be equal in all rounds. Only the denormal mode of the framework's
-#: threads may differ by process.
+#: Entries of run.json that must be equal in all rounds.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
+#: Except this one: each process may flush denormals or keep them.
 NOT_ALIKE = "settings.framework_denormals"
 #: Columns of timings.parquet that are summed for run.json, without warm-up.
 SUMS = {
@@ -64,10 +64,7 @@ def write_captured(
     source: str = CAPTURED,
     ranks: Sequence[int] = (),
 ) -> Run:
-    """Write a run from the results of its worker processes.
-
-    Each result is one round of a capture, or one rank of a distributed job if ``ranks`` are given.
-    """
+    """Write a run from the results of its rounds, or of a job's ranks."""
     refuse_unless_alike(rounds)
     profile = (
         _profile_of_ranks(rounds, ranks)
@@ -105,7 +102,7 @@ def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
 
 
 def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (path, value): ``{"versions": {"torch": "2.8"}}`` -> ``("versions.torch", "2.8")``."""
+    """Flatten a mapping: ``{"versions": {"torch": "2.8"}}`` -> ``versions.torch``."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _facts(value, f"{prefix}{name}.")
@@ -154,7 +151,7 @@ def _link(source: Path, place: Path) -> None:
 
 
 def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """Combine the rounds' entries of run.json: join lists, sum counters, take the peak memory."""
+    """Combine the rounds' entries of run.json."""
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]

@@ -22,7 +22,7 @@ Metrics = Dict[str, float]
 
 
 class TrainingProfile:
-    """Starts and ends a profiling session for a callback, and computes metrics from its run."""
+    """Measures a training for its callback, and computes metrics from the run."""
 
     def __init__(self, place: Union[str, Path], **options: Any) -> None:
         self.session = profile(place, **options)
@@ -34,7 +34,7 @@ class TrainingProfile:
             self.session.begin()
 
     def step_end(self, *, follows: bool) -> Metrics:
-        """End a step; return the run's metrics once, at the first step after the run is written."""
+        """End a step; return the run's metrics if the run has just been written."""
         if self.session.measured:
             if self._writing is None and not self.session.is_over:
                 self._writing = threading.Thread(target=self._write, name="lstmprof")
@@ -71,10 +71,7 @@ class TrainingProfile:
 
 
 def metrics_of(diagnosis: Dict[str, Any]) -> Metrics:
-    """Return the metrics: ``{"lstmprof/step_ms": 12.5, "lstmprof/launch_share": 0.4, …}``.
-
-    ``diagnosis`` is the JSON that ``lstmprof diagnose`` prints for one run.
-    """
+    """Return metrics for loggers, such as ``{"lstmprof/step_ms": 12.5}``."""
     step_ns = diagnosis["verdict"]["step_ns"]
     if not step_ns:
         return {}

@@ -57,7 +57,7 @@ class KeptRounds:
         return [path.parent for path in self.folder.glob(f"*/{KEPT_FILE}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Return why the kept rounds cannot be reused; None if they can."""
+        """Return the reason why kept rounds cannot be reused."""
         for folder in self._folders():
             try:
                 number = int(folder.name)

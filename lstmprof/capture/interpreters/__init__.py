@@ -42,16 +42,13 @@ class Wish:
 
 @dataclasses.dataclass(frozen=True)
 class Interpreter:
-    """The Python that runs the workers of one capture; ``label`` becomes part of the run's name.
-
-    ``fault`` says why no such Python exists.
-    """
+    """The Python that runs the workers of one capture."""
 
     python: str = sys.executable
-    label: str = ""
+    label: str = ""  # part of the run's name
     environment: Environment | None = None
     version: str | None = None
-    fault: LstmprofError | None = None
+    fault: LstmprofError | None = None  # why no such Python exists
 
 
 def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:

@@ -444,7 +444,7 @@ def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
 
 
 def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
-    """Return what ``lstmprof diagnose`` prints about these runs; None if it fails."""
+    """Return what ``lstmprof diagnose`` prints about these runs."""
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
         command = [python, "-m", "lstmprof", "diagnose", *places, *options]

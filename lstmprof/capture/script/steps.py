@@ -10,14 +10,11 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Union
 
-#: After this many calls of the first optimizer, all optimizers are known. In arXiv:1701.07875 the
-#: critic steps five times as often as the generator, so both appear within six calls.
+#: Calls until all optimizers are known. In arXiv:1701.07875, one steps 5 times as often.
 OBSERVED = 6
-#: After this many calls, all compiled functions or Keras models are known. Few, because these calls
-#: delay the measurement of every script: only PyTorch shows that there is a single optimizer.
+#: Calls until all compiled functions or Keras models are known. More would delay every run.
 OBSERVED_ELSEWHERE = 2
-#: Hook -> how reliable it is: the highest number decides. A script may compute gradients several
-#: times per step, and Keras calls the hooks of its backend, too.
+#: Hook -> reliability: the highest number decides. Keras also calls its backend's hooks.
 SOURCES = {
     **dict.fromkeys(("torch gradient", "tensorflow gradient", "jax gradient"), 0),
     **dict.fromkeys(("torch", "tensorflow", "jax"), 1),
@@ -132,7 +129,7 @@ class Steps:
         self.over = self.session is None
 
     def _is_last(self, who: Any) -> bool:
-        """Return whether this call ends a step; False while calls are only observed."""
+        """Return whether this call ends a step."""
         key = who if isinstance(who, str) else id(who)
         if key not in self._who:
             self._who[key] = who
@@ -172,7 +169,7 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the least often called key, or the last of equals: ``["a", "b", "a"]`` -> ``"b"``."""
+    """Return the key called least often: ``["a", "b", "a"]`` -> ``"b"``."""
     # the last step may be incomplete, so counts that differ by one are equal
     counts = {key: calls.count(key) for key in calls}
     fewest = min(counts.values())

@@ -127,7 +127,7 @@ class Watching:
         return attached
 
     def _begun(self, source: str) -> Any:
-        """Begin the session at the first step; None if it cannot begin."""
+        """Begin the session at the first step."""
         from lstmprof.capture.script.sessions import session_of
 
         try:

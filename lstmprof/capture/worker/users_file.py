@@ -173,7 +173,7 @@ def _loaded(file: ImplementationFile, name: str) -> Any:
 
 
 def file_and_line(error: BaseException, file: ImplementationFile) -> str:
-    """Return the innermost line of the file that led to an error: ``mymodel.py:31 in forward``."""
+    """Return the file's line that led to an error: ``mymodel.py:31 in forward``."""
     frames = traceback.extract_tb(error.__traceback__)
     within = [f for f in frames if os.path.abspath(f.filename) == file.path]
     if isinstance(error, SyntaxError) and error.filename == file.path:

@@ -35,11 +35,7 @@ KERNELS = (("cudnn::RNNForward", "cuDNN, standard algorithm"),)
 
 
 class Network:
-    """Buffers on the device, and the cuDNN calls that read and write them.
-
-    ``inputs`` are (time, batch, features), ``outputs`` (time, batch, directions·hidden). Each
-    gradient has the shape of its array.
-    """
+    """Buffers on the device, and the cuDNN calls that read and write them."""
 
     def __init__(self, workload: Workload, training: bool, tf32: bool) -> None:
         self.workload, self.cudnn = workload, Cudnn.load()

@@ -18,7 +18,7 @@ def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
 
 
 def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
-    """Return lengths as int32, and a mask (batch, time) that is False after a sequence's end."""
+    """Return int32 lengths, and a mask (batch, time) of each sequence's steps."""
     lengths = keras.ops.cast(lengths, "int32")
     return lengths, keras.ops.arange(steps)[None] < lengths[:, None]
 

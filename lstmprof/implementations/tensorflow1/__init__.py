@@ -28,7 +28,7 @@ class Ends:
         self.head: Any = None
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
+        """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
         workload = self.workload
         if workload.vocabulary:
             self.embedding = _variable("embedding", (workload.vocabulary, workload.features))

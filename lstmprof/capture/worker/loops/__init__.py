@@ -61,7 +61,7 @@ class Trainer(Profiler):
         return outcome
 
     def device_ns(self) -> Optional[int]:
-        """Return the last step's time on the device, such as by CUDA events; None without them."""
+        """Return the last step's time on the device, such as by CUDA events."""
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:

@@ -131,7 +131,7 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return an optimizer that updates each variable by one kernel, if its gradient is dense."""
+    """Return an optimizer with one kernel per variable, if gradients are dense."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)

@@ -36,16 +36,12 @@ class LoopTimes:
 
 @dataclasses.dataclass(frozen=True)
 class EventParts:
-    """Times within a call that records one event inside another, such as ``aten::item``.
+    """Times of one event inside another, such as ``aten::item``."""
 
-    ``before_ns`` and ``after_ns``: time in the outer event before and after the inner event.
-    ``range_ns``: length of an empty range.
-    """
-
-    before_ns: float
+    before_ns: float  # in the outer event, before the inner event
     inside_ns: float
-    after_ns: float
-    range_ns: float
+    after_ns: float  # in the outer event, after the inner event
+    range_ns: float  # of an empty range
 
 
 def readings(call: Call, ranges: Ranges) -> LoopTimes:
