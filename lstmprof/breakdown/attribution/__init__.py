@@ -192,7 +192,7 @@ class _Hosts:
             yield places[shared.interval], inside, shared.start_ns, shared.end_ns
 
     def state_labels(self, row: Ints) -> Ints:
-        """Return the label of what a thread does; ``row`` is its innermost event."""
+        """Label what a thread does, by the ``row`` of its innermost event."""
         if not len(self.state):
             return np.full(len(row), self.idle(HOST), dtype=np.int64)
         at_work = row != NONE

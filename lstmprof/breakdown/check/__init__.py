@@ -318,7 +318,7 @@ QUESTIONS = (
 )
 
 
-#: If only these checks miss data, no recipe is shown: it would need a second run or slow each op.
+#: Checks that alone call for no better recording: it would need a second run, or slow each op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
 #: Exit status if a check fails, or if ``lstmprof compare --fail-if`` is true.
 FAILED = 3

@@ -47,7 +47,7 @@ LEAST_STEPS = 3
 MOST_EVENTS = 2_000_000
 #: Cost of recording an event in a step, divided by its cost in a tight loop. Chosen by hand.
 USUAL_TIMES = 2.0
-#: Its factor is 1: an event in an eager TensorFlow step cost 0.1 times as much as in the loop.
+#: Its factor is 1, an upper bound: in an eager step, an event cost 0.1 times as much as in a loop.
 TENSORFLOW_PROFILER = "tf.profiler"
 #: Below this share of CPU time, the shortest step is the target. Chosen by hand: beside four busy
 #: processes per core, the 10th percentile was 18 ms, the shortest steps 2.4 ms.

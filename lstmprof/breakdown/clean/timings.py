@@ -39,7 +39,7 @@ UNLIKE_SHARE = 0.1
 #: ns of CPU time per page fault. Measured on an EPYC: 2.7 to 3.4 µs per first touch of a 4 KiB
 #: page.
 FAULT_NS = 2_700
-#: Page faults distort the profile if they are so many times more and take so much. Chosen by hand.
+#: Extra page faults that distort a profile: times as many, and share of the step. Chosen by hand.
 MORE_FAULTS, FAULTS_SHARE = 2, 0.1
 #: With these settings glibc keeps freed memory: an LSTM (torch 2.13) had 0 page faults per step,
 #: not 8,800. The second value is the largest that glibc accepts (mallopt(3): 32 MiB).
@@ -279,7 +279,7 @@ class Iterations:
 
 _FEW = "the run has no profile of its steps"
 _ENERGY = "mean energy per step, measured by %s in the timed iterations of the first round"
-#: If threads wait for CPUs for more of the time, other programs disturb them. Chosen by hand.
+#: Share of waits for CPUs above which other programs disturb the iterations. Chosen by hand.
 MOST_WAITED = 0.05
 #: Least lost time that is mentioned, as a share of the step.
 LEAST_LOST = 0.1

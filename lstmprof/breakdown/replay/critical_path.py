@@ -116,7 +116,7 @@ def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
     return CriticalPath(step_graph(events, window))
 
 
-#: On the device?, index, and for host segments the ns on the path (None: all of it).
+#: (is it an activity, its index, ns of a host segment that are on the path; None: all of it).
 _Node = tuple[bool, int, int | None]
 #: What runs in an interval of the path: (whether it is an activity, its index), or a cause of idle
 #: time.

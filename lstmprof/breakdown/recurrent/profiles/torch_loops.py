@@ -50,8 +50,7 @@ _PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|ad
 _ACTIVATION = re.compile(r"aten::(sigmoid|tanh)_?")
 #: Ops before and after a loop, which make initial states or join outputs.
 _BOUNDARY = re.compile(r"aten::(?:zeros|new_zeros|new_full|stack|unbind|flip)")
-#: Op → number of its inputs: the last ones, because TorchScript records its whole stack before
-#: them.
+#: Op → number of its inputs: the last ones, as TorchScript records its whole stack before them.
 _INPUTS = {"linear": 3, "matmul": 2, "mm": 2, "bmm": 2, "sigmoid": 1, "tanh": 1}
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")

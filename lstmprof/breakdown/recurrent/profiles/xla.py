@@ -165,7 +165,7 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Loop
                 ended_ns = max(events.end_ns[loop], events.start_ns[products[-1]])
                 rows = np.array(body)
                 early = events.start_ns[rows] <= ended_ns
-                # XLA moved ops out of the loop if they occur nowhere earlier in the body
+                # XLA moved later ops out of the loop if they occur nowhere earlier in the body
                 rows = rows[early | np.isin(reader.names[rows], reader.names[rows[early]])]
                 yield _LoopRun(
                     path,
