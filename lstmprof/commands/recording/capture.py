@@ -66,7 +66,7 @@ def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
 
 
 def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
-    """Return options for the fields of a workload; ``many`` allows ``128,512``."""
+    """Return options for the fields of a workload (``many``: also ``128,512``)."""
     return (
         _size("layers", many=many),
         _size("hidden", many=many),

@@ -224,7 +224,7 @@ class Records:
         return np.where(newer == ABSENT, self.ints(older), newer)
 
     def numbers(self, field: str, meaning: Callable[[object], int | None]) -> Ints:
-        """Return a number field of all events; ``NULL`` marks unreadable numbers."""
+        """Return a number field of all events, with ``NULL`` for unreadable ones."""
         values = _concatenated([_meant(part, meaning) for part in self._fields[field]])
         return (values if field in _EVENT_NUMBERS else self._spread(values, ABSENT))[self._chosen]
 

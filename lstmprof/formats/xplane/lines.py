@@ -201,7 +201,7 @@ class LineEvents:
     """The events and memory counters of a line."""
 
     columns: pa.Table | None
-    untimed: int
+    untimed: int  # events without a possible time
     counters: pa.Table | None = None
 
 
