@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 _INTERRUPTED = b"lstmprof: error: interrupted; no partial output was left\n"
 _NO_OUTPUT = "lstmprof: error: standard output is closed; redirect it to a file or to /dev/null\n"
 _IMPORTING = "<frozen importlib._bootstrap"
-#: Seconds until the exception of a signal is raised again, if it was postponed or lost.
+#: Seconds until a postponed or lost exception of a signal is raised again.
 _SOON_S = 0.02
-#: Seconds per turn of a Python thread; with Python's default of 5 ms, answers of worker threads are
-#: late.
+#: Seconds per turn of a Python thread; the default of 5 ms delays answers of worker threads.
 _TURN_S = 0.0005
-#: Seconds to wait for an import before a signal ends it; then other signals are ignored for as
-#: long.
+#: Seconds to wait for an import, or for clean-up, before a signal ends the process.
 _PATIENCE_S = 3.0
 
 
@@ -141,7 +139,7 @@ class _Signals:
             self._signal.setitimer(self._signal.ITIMER_REAL, _SOON_S)
 
     def _unraisable(self, lost: Any) -> None:
-        """Raise the exception of a signal again soon, if Python dropped it in a finalizer."""
+        """Raise a signal's exception again, if Python dropped it in a finalizer."""
         if self.number and issubclass(lost.exc_type, (KeyboardInterrupt, self._terminated)):
             self._raised_s = -_PATIENCE_S
             self._try_soon()

@@ -94,7 +94,7 @@ def cropped(name: str, room: int = 60) -> str:
 
 
 def cut_text(text: str, room: int) -> str:
-    """Shorten a text to ``room`` characters, after a word outside of brackets."""
+    """Shorten a text to ``room`` characters, at the end of a word."""
     if len(text) <= room:
         return text
     spaces = [match.start() for match in re.finditer(" ", text[:room])]
@@ -111,7 +111,7 @@ def with_short_names(sentence: str, names: Iterable[str], most: int = 60) -> str
 
 
 def bare(name: str) -> str:
-    """Shorten a kernel's name to its function, without parameters and PyTorch's namespaces."""
+    """Shorten a kernel's name to its function: ``at::native::f<int>(T*)`` -> ``f<int>``."""
     match = MANGLED.match(name)
     if match is not None:
         parts, end = unmangled(name, match.end())
@@ -146,7 +146,7 @@ def _without_parameters(name: str) -> str:
 
 
 def shown_name(name: str, most: int = MOST_SHOWN) -> str:
-    """Remove control characters from a name, and the middle if the name is long."""
+    """Shorten a long name in the middle, and remove control characters."""
     text = one_line(name)
     if len(text) <= most:
         return text
@@ -167,7 +167,7 @@ def made_unique(names: Iterable[str]) -> list[str]:
 
 
 def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
-    """Return one label per run: the short text, or the run's name if short texts repeat."""
+    """Return one label per run: the short text, or the run's name if texts repeat."""
     uses = Counter(short)
     return [
         text if text and uses[text] == 1 else name for name, text in zip(names, short, strict=True)

@@ -17,8 +17,7 @@ from typing import Any
 _KEPT_BYTES = {-1: 2**26, -3: 2**25}
 #: Setting -> (environment variable by which users and dask set it, glibc's default).
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
-#: Number of new containers after which Python collects garbage; the default of 700 costs too much
-#: time.
+#: New containers after which Python collects garbage; the default of 700 costs too much time.
 _COLLECT_AFTER = 100_000
 #: Sets the number of OpenBLAS's threads; the default is one per core.
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"

@@ -49,7 +49,7 @@ class Stream:
 
     @property
     def styled(self) -> Stream:
-        """Return a stream that lets the codes of lstmprof's own colours pass."""
+        """Return a stream that lets lstmprof's own colours pass."""
         return Stream(self._file, self._name, quiet=self._quiet, pattern=_STYLED)
 
     def write(self, text: str) -> int:
@@ -77,7 +77,7 @@ class Stream:
             self._file.write(text.encode(encoding, "replace").decode(encoding))
 
     def _try(self, action: Callable[[], object]) -> None:
-        """Call ``action``; after the first failure, raise that failure again instead."""
+        """Call ``action``, or raise the first failure again."""
         try:
             if self._fault is None:
                 action()
@@ -95,7 +95,7 @@ class Stream:
 
 
 def _forget(file: TextIO) -> None:
-    """Discard text in the file's buffer, because Python would report an error at exit."""
+    """Discard the file's buffer, because Python would report an error at exit."""
     with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123
         os.dup2(nowhere.fileno(), file.fileno())
 
@@ -113,7 +113,7 @@ def guarded() -> Iterator[None]:
 
 
 def styled(file: TextIO) -> TextIO:
-    """Return a stream that lets the codes of lstmprof's own colours pass."""
+    """Return a stream that lets lstmprof's own colours pass."""
     return file.styled if isinstance(file, Stream) else file  # type: ignore[return-value]
 
 

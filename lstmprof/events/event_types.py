@@ -52,7 +52,7 @@ class EventTypes:
 
     @property
     def computing(self) -> Ints:
-        """Return the ranks that compute on the CPU: they have no activity and no launch."""
+        """Return the ranks that compute on the CPU."""
         on_device = self._is_kind(*ACTIVITY_KINDS) | self.launches
         return np.setdiff1d(self.ranks, self.rank[on_device])
 
@@ -69,7 +69,7 @@ def event_types(events: Packed) -> EventTypes:
 
 
 def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
-    """Return all rows of ``ranks``, and one row per event type of other ranks."""
+    """Return all rows of ``ranks``, and one per event type of other ranks."""
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
     # one per type: so threads get the same numbers as in the whole profile
@@ -168,7 +168,7 @@ def _steps(events: Packed) -> Ints:
 
 
 def _busiest_first_rows(types: EventTypes) -> Ints:
-    """Return the first op and runtime call of each rank's busiest thread, repeated."""
+    """Return the first op and call of each rank's busiest thread, repeatedly."""
     busiest = []
     for kind in ("op", "runtime"):
         chosen = types.on_hosts(kind)

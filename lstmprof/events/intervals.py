@@ -85,7 +85,7 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Find the least ``value`` of the ranges [left, right) around each time span (cell)."""
+    """Find the least ``value`` of all ranges around each cell (time span)."""
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
     best = value.astype(narrow)
@@ -135,7 +135,7 @@ def filled(segments: Segments) -> Segments:
 
 @dataclass(frozen=True)
 class Overlaps:
-    """The times that segments and intervals share: one entry per pair of both."""
+    """The times that segments and intervals share, one entry per pair."""
 
     segment: Ints
     interval: Ints
@@ -144,7 +144,7 @@ class Overlaps:
 
 
 def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
-    """Return all overlaps of segments with intervals, sorted by interval, then by time."""
+    """Return all overlaps of segments with intervals, sorted."""
     first = np.searchsorted(segments.end_ns, start_ns, side="right")
     count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
     count = np.where(end_ns > start_ns, np.maximum(count, 0), 0)
@@ -159,7 +159,7 @@ def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
 
 
 def places_among(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Count the ``sorted_ns`` up to each of the sorted times, in one merge."""
+    """Count the ``sorted_ns`` up to each of the sorted times."""
     if not len(at_ns):
         return np.empty(0, dtype=np.int64)
     first, last = np.searchsorted(sorted_ns, at_ns[[0, -1]], side="right")
@@ -186,7 +186,7 @@ class Covered:
         return self._start, self._end
 
     def within(self, start_ns: Ints, end_ns: Ints) -> Ints:
-        """Return how much of each [start_ns, end_ns) lies inside the union, in ns."""
+        """Return how much of each [start_ns, end_ns) lies in the union."""
         return self._until(end_ns) - self._until(start_ns)
 
     def _until(self, at_ns: Ints) -> Ints:

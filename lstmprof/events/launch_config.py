@@ -36,7 +36,7 @@ _DECIMALS = 6
 
 
 class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The launch configuration of a kernel; a value is None if it was not recorded."""
+    """The launch configuration of a kernel."""
 
     grid: _Three | None = None
     block: _Three | None = None
@@ -77,7 +77,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Describe how shared memory divides into static and dynamic; empty if unknown."""
+        """Describe static and dynamic shared memory."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -144,8 +144,7 @@ def _possible(
     )
 
 
-#: Part of a kernel's or range's name -> collective operation, as in NCCL's tests; the first match
-#: decides.
+#: Part of a kernel's or range's name -> collective operation; the first match decides.
 _OPERATIONS = (
     *(("allreduce", "all_reduce"), ("crossdevicereduce", "all_reduce")),  # a kernel of vLLM
     ("allgather", "all_gather"),
@@ -178,21 +177,21 @@ def element_bytes(dtype: object) -> int | None:
 
 
 def _three(value: object, most: int) -> _Three | None:
-    """Return ``value`` if it is a list of three integers from 1 to ``most``, else None."""
+    """Return three integers from 1 to ``most``, or None."""
     entries = [_integer(each, most) for each in value] if isinstance(value, (list, tuple)) else []
     numbers = [number for number in entries if number]
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(entries) == 3 else None
 
 
 def _integer(value: object, most: int) -> int | None:
-    """Return ``value`` if it is an integer from 0 to ``most``, else None."""
+    """Return an integer from 0 to ``most``, or None."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         return None
     return value
 
 
 def _share(value: object) -> float | None:
-    """Return a share above 0 and at most 1; profilers write 0 for unknown."""
+    """Return a share above 0 and at most 1, or None."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
         return None
     return round(float(value), _DECIMALS) or None
@@ -202,14 +201,13 @@ def _times(three: _Three) -> str:
     return " × ".join(map(str, three))
 
 
-#: Deeper lists are not read, because they are walked recursively; lists of lists of shapes have
-#: depth 3.
+#: Deeper lists are not read; lists of lists of shapes have depth 3.
 MOST_DEPTH = 32
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def recorded_inputs(text: str) -> list[Any]:
-    """Parse a JSON list; anything else, or deep nesting, becomes an empty list."""
+    """Parse a JSON list of moderate depth."""
     if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
         return []
     try:

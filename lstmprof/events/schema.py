@@ -23,15 +23,14 @@ _ADDED: Mapping[int, tuple[str, ...]] = {
     6: ("allocator",),
     7: ("launch_config",),
 }
-#: Schema version → columns that runs of this version lack. Such columns read as null.
+#: Schema version → columns that its runs lack, which read as null.
 LACKING: Mapping[int, tuple[str, ...]] = {
     version: tuple(name for added, names in _ADDED.items() if added > version for name in names)
     for version in range(2, SCHEMA_VERSION + 1)
 }
 VERSION_KEY = b"lstmprof.events_schema"
 
-#: Kinds on a device are kernel, memcpy, memset, device_sync, and ranges that a profiler copied to
-#: it.
+#: Kinds on a device: kernel, memcpy, memset, device_sync, and copies of host ranges.
 KINDS = (
     "step",
     "range",
@@ -77,7 +76,7 @@ class Column:
     def of_type(
         cls, type_: pa.DataType, name: str, meaning: str, null_when: str = "", derived: bool = False
     ) -> Column:
-        """Make a column; its unit comes from the ending of its name: ``dur_ns`` -> ns."""
+        """Make a column, with the unit in its name: ``dur_ns`` -> ns."""
         endings = (unit for end, unit in _UNITS.items() if f"_{name}".endswith(f"_{end}"))
         return cls(name, type_, next(endings, ""), meaning, null_when, derived)
 

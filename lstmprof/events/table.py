@@ -48,7 +48,6 @@ class EventTable:
 
     @property
     def arrow(self) -> pa.Table:
-        """Return the whole table as a ``pyarrow.Table``."""
         return self._arrow
 
     def __len__(self) -> int:
@@ -79,7 +78,7 @@ class EventTable:
         return EventTable(self.arrow.take(pa.array(rows)))
 
     def slice(self, start: int, length: int | None = None) -> EventTable:
-        """Return ``length`` rows from row ``start`` on, or all rows from there on."""
+        """Return ``length`` rows, or all, from row ``start`` on."""
         return EventTable(self.arrow.slice(start, length))
 
     def filter(self, where: Flags | pa.Array | pa.ChunkedArray) -> EventTable:
@@ -104,7 +103,7 @@ class EventTable:
 
     @property
     def first_row(self) -> int:
-        """Return the row of the whole table at which this part of it begins."""
+        """Return the row of the whole table at which this part begins."""
         return 0
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
@@ -116,7 +115,6 @@ class EventTable:
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
-        """Return whether the table has an event of one of these kinds."""
         return any(bool(part.is_kind(*kinds).any()) for part in self.parts(("kind",)))
 
     @property
@@ -146,12 +144,12 @@ class EventTable:
         return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def texts(self, column: str) -> tuple[Ints, list[str]]:
-        """Return (codes, texts) of a text column: row n has ``texts[codes[n]]``; −1 is null."""
+        """Return (codes, texts) of a text column; code −1 is null."""
         codes, values = self._codes(column)
         return self._once(("texts", column), lambda: codes.astype(np.int64)), values
 
     def _codes(self, column: str) -> tuple[NDArray[Any], list[str]]:
-        """Return ``texts`` with 32-bit codes, which take half the memory."""
+        """Return ``texts`` with 32-bit codes, to save memory."""
         return self._once(("codes", column), lambda: _codes(self.column(column).combine_chunks()))
 
     def mapped(
@@ -180,16 +178,13 @@ class EventTable:
         return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
 
     def where_name(self, predicate: Callable[[str], object]) -> Flags:
-        """Return whether ``predicate`` is true of each event's name."""
         return self.where("name", predicate)
 
     def is_one_of(self, column: str, *texts: str) -> Flags:
-        """Return whether each row's text is one of ``texts``."""
         key = ("is", column, *sorted(texts))
         return self._once(key, lambda: self.where(column, lambda text: text in texts))
 
     def is_kind(self, *kinds: str) -> Flags:
-        """Return whether each event is of one of these kinds."""
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
@@ -203,14 +198,13 @@ class EventTable:
         return sorted(ranks, key=lambda rank: (rank is not None, rank))
 
     def rows_of_rank(self, rank: int | None) -> Ints:
-        """Return the row numbers of one rank's events."""
         number = UNKNOWN if rank is None else rank
         if not self._caches():
             return np.flatnonzero(self.ints("rank", UNKNOWN) == number)
         return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
     def rows_named(self, column: str) -> Ints:
-        """Return for each row the row to which its link (``parent_id`` …) refers, or −1."""
+        """Return the row to which each row's link (``parent_id`` …) refers, or −1."""
         return self._once(("function", column), lambda: self.rows_of(self.ints(column, -1)))
 
     def rows_of(self, event_ids: Ints) -> Ints:
@@ -267,7 +261,7 @@ def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
 
 
 def _rows_by_id(events: EventTable) -> Ints:
-    """Return the row of each event id; −1 at missing ids and at the end, for null (−1)."""
+    """Return an array from event id to row, with −1 at its end for the id −1 (null)."""
     event_id = events.ints("event_id", -1)
     row_of = np.full(int(event_id.max(initial=-1)) + 2, -1, dtype=np.int64)
     row_of[event_id] = np.arange(len(events))
@@ -279,7 +273,7 @@ def _end_ns(events: EventTable) -> Ints:
 
 
 def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTable:
-    """Make an events table: sort events by start, and number them."""
+    """Make an events table of unsorted columns."""
     missing = [name for name in _REQUIRED if name not in columns]
     foreign = [name for name in columns if name not in SCHEMA.names]
     if missing or foreign:
@@ -303,7 +297,7 @@ def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTabl
 
 
 def cast(values: Any, type_: pa.DataType) -> pa.Array:
-    """Convert values (a list with None, a NumPy or Arrow array) to one array of ``type_``."""
+    """Convert values to one Arrow array of ``type_``."""
     array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()

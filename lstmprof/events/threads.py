@@ -107,7 +107,7 @@ def _depths(events: EventTable) -> Ints:
 
 
 def content_order(events: EventTable, rows: Ints) -> Ints:
-    """Return sort keys by name, category and stream, for events that times do not order."""
+    """Return sort keys for events that times do not order: name, category, stream."""
     keys = [
         places[events.texts(column)[0][rows]]
         for column, places in events.once(_ordered_texts, "name", "category")
@@ -133,8 +133,7 @@ def innermost(events: EventTable, rows: Ints) -> Segments:
     return Segments(segments.start_ns, segments.end_ns, nested[segments.owner])
 
 
-#: Longest Python time that counts as calling the next op: 95 % are under 9.6 µs in
-#: torch-lstmcell-basic.
+#: Python time that counts as calling an op: 95 % are under 9.6 µs in torch-lstmcell-basic.
 CALL_GAP_NS = 10_000
 
 

@@ -44,7 +44,7 @@ def read(path: Path) -> Profile:
 
 
 def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
-    """Read the profile that ``load`` opens; errors call it ``label``, its path or URL."""
+    """Read the profile that ``load`` opens, called ``label`` in errors."""
     try:
         streamed = stream.profile_of_file(label) if isinstance(label, Path) else None
         if streamed:

@@ -62,7 +62,7 @@ _NAMED = (
 
 
 def refuse_by_content(raw: RawFile) -> None:
-    """Refuse a file whose content shows that no reader supports it, such as a web page."""
+    """Refuse a file that shows that no reader supports it, such as a web page."""
     content = raw.content
     for magic, what, next_step in _MAGIC:
         if content.startswith(magic):
@@ -112,13 +112,13 @@ def _json(document: Any) -> tuple[str, str]:
 
 
 def trace_events(document: Any) -> list[Any] | None:
-    """Return the events of a Chrome trace, a list or an object with ``traceEvents``."""
+    """Return the events of a Chrome trace."""
     events = document.get("traceEvents") if isinstance(document, dict) else document
     return events if isinstance(events, list) else None
 
 
 def consumed(events: list[Any]) -> Iterator[Any]:
-    """Yield each event, and remove it from the list to free its memory."""
+    """Yield each event, and remove it from the list to save memory."""
     events.reverse()
     while events:
         yield events.pop()

@@ -26,18 +26,16 @@ from lstmprof.base.errors import PERMISSIONS, ProfileError
 from lstmprof.base.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: Largest file that is read, before and after unpacking: twice the largest that Perfetto opens.
+#: Largest file that is read: twice the largest that Perfetto opens.
 MAX_BYTES = 4 * 2**30
-#: A file is a gzip bomb beyond both limits; gzip makes traces 10 to 50 times smaller, zeros 1030
-#: times.
+#: A file beyond both limits is a bomb; gzip makes traces 10 to 50 times smaller, zeros 1030 times.
 MAX_RATIO = 200
 FREE_BYTES = 8 * 2**20
 #: Memory that parsed JSON may take, whatever the size of the file.
 FREE_OBJECT_BYTES = 2**30
-#: Most memory of parsed JSON per byte of the file: traces take 5 to 10, a hostile ``{},{},…`` 25.
+#: Memory of parsed JSON per byte of the file: traces take 5 to 10, a hostile ``{},{},…`` 25.
 _MOST_GROWTH = 16
-#: Bytes of memory per character of JSON, measured in traces; ``,`` means a number, ``.`` a float's
-#: text.
+#: Bytes of memory per character of JSON, measured in traces.
 _OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 40), (b'"', 15), (b".", 24))
 _CHUNK_BYTES = 2**20
 _HEAD_BYTES = 4096
@@ -46,7 +44,7 @@ _MOST_TRIES = 16
 #: Beginning of Python's error message for text after a JSON document.
 _EXTRA_TEXT = "Extra data"
 _BOM = b"\xef\xbb\xbf"
-# Possessive quantifiers (++, *+), so that hostile text cannot make the search slow by backtracking.
+# Possessive quantifiers (++, *+) prevent slow backtracking in hostile text.
 _TO_MEND = re.compile(
     r'"(?:[^"\\]++|\\.)*+"?|\[\s*+,|,(?=\s*+[\]}])|-?\b(?:nan|inf)\b',
     re.DOTALL | re.IGNORECASE,
@@ -161,7 +159,7 @@ def _unreadable(path: Path | str, error: OSError | ValueError) -> ProfileError:
 
 
 def raw_of_bytes(path: Path | str, content: bytes) -> RawFile:
-    """Unpack these bytes if they are gzipped; error messages call the profile ``path``."""
+    """Make a profile of these bytes, called ``path`` in errors."""
     return _unpacked_and_filled(RawFile(path, content))
 
 
@@ -190,7 +188,7 @@ def unpacked_head(head: bytes) -> bytes:
 
 
 def _unpacked(raw: RawFile) -> RawFile:
-    """Unpack gzip: up to 1 MiB into memory, more into a temporary file."""
+    """Unpack gzip into memory, or a temporary file if larger than 1 MiB."""
     if raw.length <= _CHUNK_BYTES:
         return RawFile(raw.path, b"".join(_unpacked_chunks(raw)), raw.length)
     folder = made_temporary_folder()
@@ -279,12 +277,12 @@ def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
 
 
 def json_value(raw: bytes) -> Any:
-    """Parse JSON without repairs; raise ValueError or RecursionError if it is invalid."""
+    """Parse JSON without repairs."""
     return _loads(raw.decode("utf-8", errors="surrogateescape"))
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object; anything else becomes an empty object."""
+    """Parse a JSON object, or return an empty one."""
     try:
         return as_object(json_value(text.encode("utf-8", "replace")))
     except (ValueError, RecursionError):
@@ -292,12 +290,12 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Return a JSON object; anything else becomes an empty object."""
+    """Return a JSON object, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a JSON list; anything else becomes an empty list."""
+    """Return a JSON list, or an empty one."""
     return value if isinstance(value, list) else []
 
 
@@ -324,7 +322,7 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Replace invalid JSON by valid JSON of equal length, to keep error positions."""
+    """Replace invalid JSON by valid JSON of equal length."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "
@@ -397,7 +395,7 @@ def members(raw: RawFile) -> Members:
 
 
 def _headers(tar: tarfile.TarFile, raw: RawFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the headers of the files in an archive; the last file may be truncated."""
+    """Yield the headers of the files in an archive, the last possibly cut."""
     last = -1
     while info := tar.next():
         if info.size < 0 or info.offset <= last:

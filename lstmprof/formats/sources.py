@@ -42,7 +42,7 @@ from lstmprof.events.table import events_table
 from lstmprof.formats import raw_file, rows
 from lstmprof.formats.raw_file import Member, RawFile
 
-#: Endings of files that are tried in a folder. A file that the user names may have any ending.
+#: Endings of files that are tried in a folder.
 _PROFILE_NAMES = (
     *(".json", ".json.gz", ".xplane.pb", ".xplane.pb.gz", ".tar", ".tar.gz", ".tgz"),
     *(".sqlite", ".sqlite.gz", ".sql", ".db", ".nsys-rep", ".qdrep"),
@@ -57,8 +57,7 @@ _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
-#: In the folder of a rank, only a name like ``rank3`` counts; another number is often that of a
-#: process or host.
+#: Name of a rank in its folder; other numbers may be processes or hosts.
 _ONLY_RANK = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
 #: The rank and world size that torch.profiler writes before the events.
 _JOB = re.compile(
@@ -109,7 +108,7 @@ class _Archive:
 
 
 def path_of(word: Path | str) -> Path:
-    """Convert to a path; refuse an empty one, which would mean the working directory."""
+    """Convert to a path, but not an empty text."""
     if not str(word):
         raise ProfileError("''", "empty path (perhaps an unset shell variable)", _GIVE)
     return Path(word)
@@ -160,7 +159,7 @@ def _permission_denied(path: Path) -> ProfileError:
 
 
 def are_hosts(group: Iterable[Source]) -> bool:
-    """Return whether the files are one TensorFlow session, with one file per host."""
+    """Return whether the files are one TensorFlow session."""
     return all(_SESSION.search(source.folder) for source in group)
 
 
@@ -192,7 +191,7 @@ def _encodable(name: Path | str) -> str:
 
 
 def _last_part(path: Path | str) -> str:
-    """Return the name of the file, without the query of a URL, which may be a secret key."""
+    """Return the name of the file, without the query of a URL."""
     text = str(path)
     return (text.partition("?")[0] if is_url(text) else text).rstrip("/").rpartition("/")[2]
 
@@ -211,7 +210,7 @@ def _may_be_profile(name: str) -> bool:
 
 
 def _groups_in_file(source: Source, head: bytes) -> list[list[Source]]:
-    """Return the groups of profiles in an archive, or a file that is no archive as a group."""
+    """Return the groups of profiles in an archive, or a single file."""
     return (
         _grouped(_members(source)) if raw_file.is_tar(raw_file.unpacked_head(head)) else [[source]]
     )
@@ -236,7 +235,7 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """Yield the files of an archive, or a source that raises the archive's error."""
+    """Yield the files of an archive, or a source that raises its error."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -244,7 +243,7 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
 
 
 def _too_many(folder: Source, count: int) -> list[list[Source]]:
-    """Return a source whose loading fails, if the folder has too many files."""
+    """Return a source that fails to load, if there are too many files."""
     if count <= _MOST_FILES:
         return []
     fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"
@@ -290,7 +289,6 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
 
 
 def common_folder(group: Sequence[Source]) -> PurePosixPath:
-    """Return the innermost folder that contains all files."""
     parts = [PurePosixPath(source.folder).parts for source in group]
     alike = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False))
     return PurePosixPath(*(part for part, *_ in alike))
@@ -349,7 +347,7 @@ def _at_url(url: str) -> list[list[Source]]:
 
     try:
         system, path = fsspec.core.url_to_fs(url)
-        # Not isdir, which downloads the file over HTTP to look for links.
+        # Not isdir, which downloads the file over HTTP.
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
             _check_plain(system, path, url)
             with system.open(path, "rb") as file:
@@ -437,7 +435,7 @@ def _ranks_in_names(numbers: Sequence[tuple[int, ...]]) -> Sequence[int]:
 
 
 def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
-    """Return whether all members of a process group have recorded this group."""
+    """Return whether all members of a process group have recorded it."""
     groups_of = {r: p.process_groups for r, p in zip(ranks, profiles, strict=True)}
     return all(
         group in groups_of[member]
@@ -449,7 +447,7 @@ def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
 
 
 def _overlap(profiles: Sequence[Profile]) -> bool:
-    """Return whether the profiles overlap in time; those without a date are ignored."""
+    """Return whether the profiles with a date overlap in time."""
     dated = [(p.base_ns, p.events) for p in profiles if p.base_ns is not None]
     if len(dated) < 2:
         return True

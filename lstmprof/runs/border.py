@@ -122,7 +122,7 @@ def _faults(
 
 
 def _logged(place: object, error: Exception) -> Path | None:
-    """Append a traceback to the log of lstmprof's bugs; return the log's path."""
+    """Append a traceback to the log of bugs; return its path."""
     text = _entry(place, error).encode(errors="backslashreplace")
     for log in (_log_in_cache, _temporary_log):
         with suppress(OSError):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
 
-#: Function that is called with (path, name of the run) before a profile is read.
+#: Called with (path, name of the run) before a profile is read.
 Reading = Callable[[Path, str], None]
 
 
@@ -76,7 +76,7 @@ def opened(
 
 @dataclass
 class _Opened:
-    """The runs at one path or URL, and the errors of its unreadable files."""
+    """The runs at one path or URL, and its errors."""
 
     runs: list[Run] = field(default_factory=list)
     faults: list[LstmprofError] = field(default_factory=list)
@@ -105,11 +105,11 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
 
 
 def _runs_at(word: Path | str) -> Sequence[Path | str]:
-    """Return ``word``, a path or URL, if it is a run, or else the runs directly inside it."""
+    """Return the run at a path or URL, or the runs directly inside it."""
     if is_url(word):
         return remote.run_urls_at(str(word))
     path = Path(word)
-    # A path that is no folder is reported later, when profiles are read.
+    # reported later, when profiles are read.
     if not str(word) or not path.is_dir():
         return []
     return [path] if is_run(path) else run_folders_in(path)
@@ -141,7 +141,7 @@ def _ingest(
     word: Path | str, cache: Path, result: _Opened, reading: Reading, deeper: Collection[Path]
 ) -> None:
     """Make runs of the raw profiles at a path or URL, unless the cache has them."""
-    # Imported here, because the readers take long to import, and runs do not need them.
+    # imported here, because the readers import slowly.
     from lstmprof.formats import sources
     from lstmprof.runs.ingest import run_names
 
@@ -178,7 +178,7 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
 
 
 def _cached_runs(folder: Path) -> list[Run]:
-    """Return the runs in ``folder``; none if one is damaged, so that all are made again."""
+    """Return the runs in ``folder``, if all are whole."""
     try:
         return runs_in(folder) if folder.is_dir() else []
     except RunError:
@@ -187,7 +187,7 @@ def _cached_runs(folder: Path) -> list[Run]:
 
 @lru_cache(maxsize=1)
 def _annotation(folder: Path) -> str:
-    """Return a hash of the code that derives columns, because its changes outdate runs."""
+    """Return a hash of the code that derives columns."""
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())

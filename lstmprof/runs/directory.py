@@ -33,7 +33,7 @@ _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 
 def cache_folder() -> Path:
-    """Return the cache folder: $LSTMPROF_CACHE, or lstmprof's in the user's cache."""
+    """Return the cache folder, which $LSTMPROF_CACHE may set."""
     chosen = os.environ.get("LSTMPROF_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or str(_home() / ".cache")
     cache = Path(chosen) if chosen else Path(base) / "lstmprof"
@@ -43,7 +43,7 @@ def cache_folder() -> Path:
 
 
 def _untrusted(folder: Path) -> str | None:
-    """Say why other users can write to ``folder``; return None if they cannot."""
+    """Say why other users can write to ``folder``, if they can."""
     try:
         facts = folder.stat()
     except (OSError, ValueError):
@@ -62,13 +62,13 @@ def _home() -> Path:
 
 
 def usable_cache(cache: Path) -> Path:
-    """Return the cache if it can be written; if not, warn and return a temporary folder."""
+    """Return the cache, or a temporary folder if it cannot be written."""
     fault = unwritable(cache)
     return cache if fault is None else instead_of(cache, fault)
 
 
 def unwritable(folder: Path) -> str | None:
-    """Make ``folder`` if it is missing; say why it cannot be written, or return None."""
+    """Make ``folder``; say why it cannot be written, if so."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
@@ -80,7 +80,7 @@ def unwritable(folder: Path) -> str | None:
 
 @lru_cache(maxsize=None)
 def instead_of(cache: Path, fault: str) -> Path:
-    """Warn that the cache is not used; return a temporary folder for this process."""
+    """Warn that the cache is not used; return a temporary folder."""
     folder = made_temporary_folder()
     atexit.register(remove, folder)
     warnings.warn(
@@ -109,7 +109,7 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
 
 
 def _check_place(place: Path, *, force: bool) -> None:
-    """Check that a run may be written to ``place``; only ``force`` allows to replace a run."""
+    """Check that a run may be written to ``place``."""
     if not place.exists():
         return
     if not force:
@@ -136,7 +136,7 @@ def _write_error(out: Path, text: str, fault: OSError) -> RunError:
 
 @contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder in ``out``; its name shows that it is no run."""
+    """Yield a temporary folder in ``out`` that is no run."""
     try:
         str(out).encode()
     except UnicodeEncodeError as fault:  # Parquet's library cannot write there
@@ -148,7 +148,7 @@ def staging(out: Path) -> Iterator[Path]:
         sweep(out)
     except OSError as fault:
         raise _write_error(out, f"{out}: cannot be written", fault) from fault
-    # Choose the name before making the folder, so that a signal in between leaves no folder.
+    # the name first, so that a signal in between leaves no folder.
     partial, maker = out / f"{own_prefix(PARTIAL)}{os.urandom(4).hex()}", os.getpid()
     try:
         try:
@@ -197,7 +197,7 @@ def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> No
 
 
 def _moved(content: Path, place: Path) -> bool:
-    """Rename ``content`` to ``place``; return False if ``place`` exists already."""
+    """Rename ``content`` to ``place``, if that is free."""
     try:
         if not place.exists():
             content.rename(place)
@@ -232,7 +232,7 @@ def _replace_by_renames(content: Path, place: Path, replaced: Path) -> None:
 
 
 def sweep(out: Path) -> None:
-    """Remove temporary folders of killed processes; restore runs that these were replacing."""
+    """Remove folders of killed processes, and restore half replaced runs."""
     for partial in left_by_ended_processes(out, PARTIAL):
         for old in (partial / "replaced").glob("*"):
             with suppress(OSError):  # another process has already restored it

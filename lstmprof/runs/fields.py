@@ -49,7 +49,7 @@ _LOSS_WORDS = {"ce": "cross-entropy", "ctc": "CTC", "mse": "mean-squared-error"}
 
 
 class WorkloadInfo(Record, frozen=True):
-    """The network and the data of a run, as in ``workloads.Workload``."""
+    """The network and the data of a run."""
 
     name: Annotated[Text, fact("name of the network", column="workload")] = None
     layers: Annotated[Int, fact("number of recurrent layers")] = None
@@ -564,7 +564,7 @@ class RunInfo(Record, frozen=True):
 
     @property
     def called(self) -> str:
-        """Return implementation and label of the run as one text: ``torch-nn-lstm fast``."""
+        """Name the run by implementation and label: ``torch-nn-lstm fast``."""
         return f"{self.implementation or ''} {self.label or ''}".strip()
 
     def thread_names(self, rank: int | None) -> dict[str, str]:

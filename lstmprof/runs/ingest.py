@@ -72,7 +72,7 @@ def _shared(names: Sequence[str]) -> list[bool]:
 
 
 def _fitting(name: str, place: str = "") -> str:
-    """Cut a name that is too long, and add a hash; add a hash also if ``place`` is given."""
+    """Cut a name that is too long, and add a hash."""
     if not place and len(name.encode()) <= MOST_NAME_BYTES:
         return name
     digest = hashlib.sha256(f"{place}|{name}".encode(errors="surrogateescape")).hexdigest()
@@ -163,7 +163,7 @@ class Task:
         return self.joined(map(read, self.group))
 
     def joined(self, parts: Iterable[Ingested]) -> Ingested:
-        """Write one run if the files are ranks of one job, or else one run per file."""
+        """Write one run for the ranks of a job, or one run per file."""
         profiles, done, failed = ProfileCollection(), NOTHING, []
         for source, part in zip(self.group, parts, strict=True):
             errors = part.errors
@@ -180,7 +180,7 @@ class Task:
         return done
 
     def made_before(self) -> Ingested | None:
-        """Return the run that exists already, if it was made from the same unchanged files."""
+        """Return the existing run of the same unchanged files."""
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None
@@ -191,7 +191,7 @@ class Task:
 
 
 def _file_bytes(source: Source) -> int:
-    """Return the size of a local file; 0 for a file in an archive or at a URL."""
+    """Return the size of a local file, or 0."""
     is_local = isinstance(source.label, Path) and source.label.is_file()
     return Path(source.label).stat().st_size if is_local else 0
 
@@ -209,7 +209,7 @@ def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
 def tasks(
     word: Path | str, out: Path | str, *, name: str | None, force: bool, step_range: str | None
 ) -> list[Task]:
-    """Return one task for each run that the files at the path or URL ``word`` can become."""
+    """Return one task per run that the files can become."""
     groups = [part for group in sources.groups(word) for part in _parts(group)]
     if name and len(groups) > 1:
         raise UsageError(
@@ -224,7 +224,7 @@ def tasks(
 
 
 def _parts(group: list[Source]) -> list[list[Source]]:
-    """Keep a group whose files may be ranks of one job; otherwise split it by file."""
+    """Keep a group if its files may be ranks of one job, or split it."""
     if len(group) < 2 or sources.are_hosts(group):
         return [group]
     silent = [source for source in group if not source.numbers]
@@ -252,12 +252,12 @@ def read(source: Source, base: Path | None = None) -> Ingested:
 
 
 def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = ()) -> Ingested:
-    """Write the run of some files; leave out files without steps or links."""
+    """Write the run of some files, except files without steps or links."""
     errors: list[LstmprofError] = []
 
     def made(good: Sequence[Read]) -> tuple[Sequence[Read], Profile]:
         profiles = [profile for _, profile in good]
-        # ``_runs`` has checked that several files are the ranks of one job.
+        # ``_runs`` has checked that several files are ranks of one job.
         profile = sources.join_ranks(_ranks(good) or (), profiles) if good[1:] else profiles[0]
         steps = annotated(profile.events, captured=False, step_range=task.step_range)
         return good, replace(profile, events=steps)
@@ -298,7 +298,7 @@ def _with_note_on_missing(
 
 
 def _bare(error: _Error) -> _Error:
-    """Remove the traceback of an error, because it would keep the file's content in memory."""
+    """Remove an error's traceback, which keeps the file's content in memory."""
     error.__cause__ = error.__context__ = error.__traceback__ = None
     return error
 
@@ -342,7 +342,7 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
 
 
 def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]:
-    """Return fields of run.json about the run, its profile and its annotated events."""
+    """Return the fields of run.json that the profile shows."""
     return {
         "name": name,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -362,7 +362,7 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
 
 
 def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]]:
-    """Return (name, files) of each run to make from these files."""
+    """Return (name, files) of each run to make."""
     if len(members) < 2:
         return [(name, members)] if members else []
     if _ranks(members):

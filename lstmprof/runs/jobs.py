@@ -63,7 +63,7 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 
 
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
-    """Return the result of a task; join it from the results of its shares if it has any."""
+    """Return the result of a task, joined from its shares."""
     if not isinstance(parts[0], Share):
         return next(outcomes)
     try:
@@ -74,9 +74,9 @@ def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> I
 
 #: One process reads fewer bytes than this before a second process has started.
 _WORTH_BYTES = 32 * 2**20
-#: Seconds between checks whether the workers still exist.
+#: Seconds between checks of the workers.
 _LOOK_S = 5
-#: Number of existing runs that are opened at the same time; one may be at a slow URL.
+#: Existing runs that are opened at the same time, maybe at slow URLs.
 _LOOKS = 16
 _SHARED = "move it to a shared folder or a URL that all workers see"
 #: What a worker calls with each task.
@@ -98,7 +98,7 @@ def ingest_all(
     scheduler: str | None = None,
     progress: Progress = lambda line: None,
 ) -> Generator[Ingested]:
-    """Make runs from all profiles, in several processes; yield the results in order."""
+    """Make runs from all profiles, and yield the results in order."""
     place = remote.path_or_url(out)
     if scheduler is not None:  # workers run in another folder
         place = place if isinstance(place, str) else place.resolve()
@@ -149,7 +149,7 @@ def _workers(
 ) -> Iterator[tuple[_Workers | None, _Parts]]:
     """Yield (workers or None, parts of each task)."""
     if scheduler is not None and todo:
-        # If runs are written to a folder, all workers must see this folder.
+        # all workers must see the folder of the runs.
         place = nullcontext() if isinstance(out, str) else staging(out)
         with cluster(scheduler, progress) as pool, place as probe:
             parts = _parts(todo, pool.count if probe else 1, lambda: probe)
@@ -187,7 +187,7 @@ def _workers(
 
 
 def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) -> _Parts:
-    """Return the parts of each task: the task itself, or the shares of a large job."""
+    """Return each task's parts: itself, or the shares of a large job."""
     large = [is_large(task, todo, workers) for task in todo]
     folder = base() if any(large) else None
     return [
@@ -258,7 +258,7 @@ def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested
 def _through(
     workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
 ) -> dict[int, Ingested]:
-    """Wait for all futures; return {task number: result} for tasks after ``number``."""
+    """Wait for all futures; return the results after ``number``."""
     while wait(futures.values(), timeout=_LOOK_S).not_done:
         workers.check()
     return {
@@ -278,7 +278,7 @@ def _alone(workers: _Workers, task: Task) -> Ingested:
 
 
 def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
-    """Wait for a task's result; check every few seconds that workers still exist."""
+    """Wait for a task's result while workers exist."""
     while not wait([future], timeout=_LOOK_S).done:
         workers.check()
     try:
@@ -292,7 +292,7 @@ def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
 
 
 def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
-    """Return the run if a killed worker has already written it, or else do the task."""
+    """Do a task, unless a killed worker has already written the run."""
     before = task.made_before()
     return Ingested(before.made_before) if before else done(task)
 
@@ -300,7 +300,7 @@ def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
 def _done_there(
     done: Callable[[Task], Ingested], version: str, probe: Path | None, task: Task
 ) -> Ingested:
-    """Do a task on a cluster's worker, if the worker has this version and sees the files."""
+    """Do a task on a cluster's worker, if the worker sees the files."""
     worker = socket.gethostname()
     if version != __version__:
         raise other_version(f"on {worker}", __version__, version)
@@ -320,7 +320,7 @@ def _done_there(
 def _with_time_left(
     results: Iterator[Ingested], todo: Sequence[Task], progress: Progress
 ) -> Generator[Ingested]:
-    """Yield results, and report the remaining time, which file sizes predict."""
+    """Yield results, and report the remaining time."""
     sizes = [task.file_bytes for task in todo]
     if not all(sizes):
         sizes = [1] * len(todo)

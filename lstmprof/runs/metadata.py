@@ -18,7 +18,7 @@ from lstmprof.implementations import ROWS
 from lstmprof.runs.fields import Flag, Int, Real, RunInfo as RunInfo, Text
 
 AGAIN = "capture or ingest the run again"
-#: Message for a run with a newer schema, with its version and the newest that this lstmprof reads.
+#: Message for a run with a newer schema.
 NEWER = "was written by a newer lstmprof (schema version {}; this version reads up to {})"
 UPGRADE = "upgrade lstmprof"
 
@@ -40,7 +40,7 @@ def condition(name: str, info: RunInfo) -> Any:
 def alike(
     items: Iterable[_Item], info_of: Callable[[_Item], RunInfo], across: Collection[str] = ()
 ) -> list[list[_Item]]:
-    """Group items whose runs are equal in all conditions that are not in ``across``."""
+    """Group items whose runs are comparable, ``across`` some conditions."""
     conditions = [name for name in names.CONDITIONS if name not in across]
     groups: dict[tuple[Any, ...], list[_Item]] = {}
     for item in items:
@@ -51,13 +51,13 @@ def alike(
 
 @dataclass(frozen=True)
 class Fact:
-    """A field of run.json (such as ``hardware.gpu``) and the SQL column that shows it."""
+    """A field of run.json, such as ``hardware.gpu``, and its SQL column."""
 
     field_path: str
     column: Column
 
     def value(self, info: RunInfo) -> Any:
-        """Return the value of this field for SQL; lists and records become JSON text."""
+        """Return this field's value for SQL, as JSON if it is nested."""
         value = functools.reduce(getattr, self.field_path.split("."), info)
         if value is None or not pa.types.is_string(self.column.type) or isinstance(value, str):
             return value
@@ -94,7 +94,7 @@ def facts() -> tuple[Fact, ...]:
 
 
 def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
-    """Make the SQL table ``runs`` from pairs (name of the run, content of its run.json)."""
+    """Make the SQL table ``runs``."""
     rows = [
         {fact.column.name: fact.value(info) for fact in facts()} | {"run": name}
         for name, info in infos
@@ -103,7 +103,7 @@ def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
 
 
 def run_info(facts: Mapping[str, Any]) -> RunInfo:
-    """Convert facts (field -> value), from a worker or a reader of profiles, to a record."""
+    """Convert facts (field -> value) to a record."""
     with _run_errors(f"run '{facts.get('name', '')}'"):
         info = msgspec.convert(facts, RunInfo)
     unknown = list(_unknown(facts, info))
@@ -137,7 +137,7 @@ def decoded(text: bytes, place: object) -> RunInfo:
 
 @contextmanager
 def _run_errors(place: object) -> Iterator[None]:
-    """Convert errors of parsing a run.json to ``RunError``, which names the field."""
+    """Convert errors of parsing a run.json to ``RunError``."""
     try:
         yield
     except msgspec.ValidationError as fault:

@@ -41,7 +41,7 @@ class RemoteRun:
         return self.url.rpartition("/")[2]
 
     def fetched(self, folder: Path) -> Run:
-        """Download the run into ``folder``, unless a copy is there already."""
+        """Download the run into ``folder``, unless it is there."""
         place = folder / hashlib.sha256(f"{self.url}|{self.stamp}".encode()).hexdigest()[:20]
         if not is_run(place / self.name):
             with new_run(place, self.name, force=True) as content, _reached(self.url):
@@ -50,7 +50,7 @@ class RemoteRun:
 
 
 def path_or_url(out: Path | str) -> Path | str:
-    """Convert the folder of runs to a path (also for ``file://``) or a URL."""
+    """Convert the folder of runs to a path or a URL."""
     text = str(out)
     if text.startswith(_LOCAL):
         return Path(text.removeprefix(_LOCAL))
@@ -93,10 +93,10 @@ def _record_at(url: str) -> tuple[bytes, str] | None:
 
 
 def run_urls_at(url: str) -> list[str]:
-    """Return the URL of the run at ``url``, or the URLs of the runs directly inside."""
+    """Return the URL of the run, or of the runs directly inside."""
     with _reached(url):
         system, path = _opened(url)
-        # Not isdir: over HTTP, it downloads the file to look for links.
+        # not isdir, which downloads the file over HTTP.
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
             return []
         files = sorted(system.find(path, maxdepth=2))
@@ -138,7 +138,7 @@ def _upload(content: Path, system: Any, path: str) -> None:
 
 
 def _remove(system: Any, path: str) -> None:
-    """Remove the run at a URL: run.json first, so that the remaining files are no run."""
+    """Remove the run at a URL, first run.json."""
     if not system.exists(path):
         return
     if system.exists(f"{path}/{RUN_FILE}"):
@@ -160,7 +160,7 @@ def _fetch(run: RemoteRun, content: Path) -> None:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """Return (fsspec file system, path) of a URL, with a fresh list of its files."""
+    """Return (fsspec file system, path) of a URL."""
     import fsspec
 
     system, path = fsspec.core.url_to_fs(url)

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 TIMINGS = "timings"
 _TOP, _TOP_OF_ONE = 5, 20
-#: The first step of a larger profile is shown early. A smaller one takes about three seconds to
-#: read.
+#: The first step of a larger profile is shown early; a smaller one takes three seconds to read.
 LEAST_BYTES = 2**28
-#: Number of devices whose first step is printed; one more line counts the other devices.
+#: Number of devices whose first step is printed.
 _LANES_EACH = 2
 
 
@@ -178,7 +177,7 @@ class FirstAnswers:
                 options.say(line)
 
     def check(self, breakdowns: Sequence[Breakdown]) -> None:
-        """Tell the user to ignore a printed first step if the whole file shows other times."""
+        """Tell the user to ignore the early first step if it was wrong."""
         if not self._shown_early:
             return
         from lstmprof.breakdown.first_step import matches

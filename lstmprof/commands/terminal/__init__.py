@@ -27,10 +27,9 @@ _SHORTEST, _LONGEST = 8, 30
 _BLOCK = "█"
 #: Width of output to a pipe or a file, in characters.
 PIPED = 100
-#: Spaces between columns; width in characters to which names are shortened before columns are
-#: omitted.
+#: Spaces between columns; width of names below which columns are omitted instead.
 _SPACE, _LEAST_NAME = 2, 32
-#: If the terminal is narrower, headers say "fast" and "slow" instead of names of runs.
+#: Below this width, headers say "fast" and "slow" instead of names of runs.
 _NARROW = 100
 #: Indentation of wrapped lines only, so that a fake line of output in a name is visible.
 _CONTINUED = "    "
@@ -39,7 +38,7 @@ _NEAREST = str.maketrans(
     {"–": "-", "−": "-", "…": "~", "×": "x", "µ": "u", "±": "+-", "→": "->", "²": "2"}
 )
 
-#: A formula in a spreadsheet begins with one of these; some are full-width.
+#: A text that begins like this is a formula in a spreadsheet.
 _RUN_BY_SPREADSHEETS = tuple("=+-@＝＋－＠")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?").fullmatch
 
@@ -132,7 +131,7 @@ def _fitted(
     width: int,
     bars: Bars | None,
 ) -> tuple[Sequence[str], int]:
-    """Return (columns to omit so that lines fit, width that is left for bars)."""
+    """Return (columns to omit, width left for bars)."""
     drawable = bars is not None and printable(_BLOCK)
     hidden = _left_out(columns, cells, long, spare, width - _SPACE - _SHORTEST)
     if not drawable or hidden is None:
@@ -162,7 +161,6 @@ def _left_out(
 
 
 def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
-    """Return the width of each column in characters."""
     return [
         max(len(spoken(name.removeprefix(">"))), *(len(spoken(row[i])) for row in cells), 0)
         for i, name in enumerate(columns)
@@ -186,7 +184,7 @@ def _shorten(
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
-    """Draw one bar per row; a value other than zero has at least 1/8 character."""
+    """Draw one bar per row; values other than zero have at least 1/8 character."""
     from rich.bar import Bar
 
     values = [value or 0.0 for value in bars.values]
@@ -250,7 +248,7 @@ def _indented(text: str) -> str:
 
 
 def wrapped(head: str, text: str) -> list[str]:
-    """Break ``text`` into lines after ``head``; later lines begin below ``text``."""
+    """Break ``text`` into lines, all beside ``head``."""
     from lstmprof.diagnose.verdict import verdict_text
 
     return verdict_text.wrapped(spoken(head), spoken(one_line(text)), "", None, console().width)
@@ -262,7 +260,7 @@ def write_under(head: str, text: str) -> None:
 
 
 def write_lines(lines: Sequence[str], *, bold: int) -> None:
-    """Print lines as they are; the first ``bold`` characters are bold."""
+    """Print lines as they are, the first characters in bold."""
     from rich.text import Text
 
     words = Text(spoken("\n".join(map(_indented, lines))))

@@ -19,12 +19,11 @@ from lstmprof.commands.terminal import tables, timings, warned
 
 #: Decimals of milliseconds, to show microseconds.
 _DIGITS = 3
-#: With ``--table ledger``, a run with more lanes (devices of ranks) has one table with a row per
-#: lane.
+#: A run with more lanes (devices of ranks) has one table with a row per lane.
 _LANES_EACH = 3
-#: If fewer activities than this share have a launch call, or an op, a line says so. Chosen by hand.
+#: A line warns if fewer activities than this share have a launch or an op. Chosen by hand.
 _MOST_LINKED = 0.9
-#: At most so many parts of a step have rows of their own, if they take at least this share of it.
+#: At most so many parts of a step have own rows, if they take at least this share of it.
 _PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
 #: A part of the breakdown has a column if it takes at least this share of some step.
@@ -81,7 +80,7 @@ def _omits_ops(breakdown: Breakdown) -> bool:
 
 
 def show_end(breakdowns: Sequence[Breakdown]) -> None:
-    """Print how much time the machine cost, each kind of warning once, and useful options."""
+    """Print the machine's disturbances, warnings and useful options, once for all runs."""
     for breakdown in breakdowns:
         t = breakdown.timings
         lost = t and lost_in_words(t.lost_ns, t.step_ns, t.cpu_share, t.preemptions)
@@ -109,7 +108,7 @@ def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
 
 
 def _shown_parts(step: MeanStep) -> list[Part]:
-    """Return the parts of a step; small busy parts are one sum, small idle parts another."""
+    """Return the parts of a step, with the small ones in two sums: busy and idle."""
     by_size = sorted(step.parts, key=lambda part: -part[2])
     least_ns = _LEAST_SHARE * step.total_ns
     large = {part[:2] for part in by_size[:_PARTS] if part[2] >= least_ns}
@@ -144,7 +143,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """If few activities have a launch call or an op, return a line that says how many."""
+    """Return a line of warning if few activities have a launch call or an op."""
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
@@ -159,7 +158,7 @@ def _linked(breakdown: Breakdown) -> list[str]:
 
 
 def has_steps(breakdown: Breakdown) -> bool:
-    """Return whether the profile has step markers; if not, the whole profile is one step."""
+    """Return whether the profile has step markers."""
     return any(window.step is not None for window in breakdown.windows)
 
 
@@ -220,7 +219,7 @@ def _row_name(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) 
 
 
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
-    """Return the title of a table in which each row is a step or a whole profile."""
+    """Return the title of a table with one row per step."""
     title = "time per step in ms" if marked else "time of the whole profile in ms"
     if all(step.clean for step in steps):
         recorded = all(step.recording is not None for step in steps)
@@ -258,7 +257,7 @@ def show_lanes(
 
 
 def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
-    """Return the busy or idle parts that are large enough for a column, largest first."""
+    """Return the busy or idle parts that are large enough for a column."""
     shares: dict[str, float] = {}
     large = set()
     for step in steps:
@@ -270,7 +269,7 @@ def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
 
 
 def _cells(step: MeanStep, busy: Sequence[str], idle: Sequence[str], digits: int) -> list[str]:
-    """Return a row in ms: busy parts, other busy, all idle, idle parts, other idle, step."""
+    """Return a row in ms: busy parts, idle parts, step."""
     ms = {(state, part): ns / step.steps / 1e6 for state, part, ns in step.parts}
     parts = []
     for state, named in (("busy", busy), ("idle", idle)):

@@ -76,12 +76,12 @@ def conditions(info: RunInfo) -> str:
 
 
 def step_ns(breakdown: Breakdown) -> float:
-    """Return the length of the clean step, as a sort key; 0 if no step was timed."""
+    """Return the length of the clean step, or 0, as a sort key."""
     return breakdown.timings.step_ns if breakdown.timings else 0.0
 
 
 def labels_of(breakdowns: list[Breakdown]) -> list[str]:
-    """Return one label per run: implementation and label, or its name if that repeats."""
+    """Return one label per run."""
     short = [breakdown.run.info.called for breakdown in breakdowns]
     return labels([breakdown.run.name for breakdown in breakdowns], short)
 

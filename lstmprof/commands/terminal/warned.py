@@ -8,7 +8,7 @@ from lstmprof.base.numbers import listed
 from lstmprof.breakdown.lacks import NOTE
 from lstmprof.commands import terminal
 
-#: Warnings that need more lines than this are replaced by one line with their kinds.
+#: More lines of warnings than this are replaced by their kinds.
 _LINES = 3
 _HEAD = "Warning: "
 #: A warning names the first run that has it, and this many others.

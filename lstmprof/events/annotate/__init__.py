@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 CAPTURED = "capture"
 #: Value of ``source`` in run.json if the run is of a user's own training script.
 OWN_CODE = "own code"
-#: Values of ``source`` for runs whose steps end with a synchronisation, and are also timed without
-#: a profiler.
+#: Values of ``source`` for runs whose steps were also timed without a profiler.
 MEASURED = (CAPTURED, OWN_CODE)
 
 

@@ -20,7 +20,7 @@ _LETTERS = re.compile(r"([HDPA])(?:to|2)([HDPA])(?![a-z])")
 _WORDS = re.compile(r"(Host|Device|Peer|Array)[- ]?(?:To|to|->)[- ]?(Host|Device|Peer|Array)")
 #: Copies and memsets in profiles by CUPTI, ROCTracer, Nsight Systems and XLA.
 _COPY = re.compile(r"(?i)^\W*(?:CUDA |HIP )?(?:mem(?:cpy|set)|Copy(?:Host|Device|Peer))")
-#: Nsight Systems' page migrations of managed memory, which the driver starts without a launch.
+#: Page migrations of managed memory, which the driver starts without a launch.
 MIGRATION = re.compile(r"Memcpy UVM \w+")
 _MEMORY = re.compile(r"(?i)\b(pinned|pageable|managed)\b")
 
@@ -79,7 +79,7 @@ class Coverage:
 
 
 class ActivityCounts:
-    """Tells for each event whether it launched no, one or several activities."""
+    """Tells how many activities each event launched: none, one or several."""
 
     def __init__(self, rows: int) -> None:
         self._count = np.zeros(rows, dtype=np.uint8)
@@ -120,7 +120,7 @@ def coverage(events: EventTable) -> Coverage:
 
 
 def _covered(events: EventTable, activity_counts: ActivityCounts) -> tuple[int, int, int, int, int]:
-    """Count activities and launches of a part of the table, in the order of ``Coverage``."""
+    """Count the activities and launches of a part of the table."""
     activity = events.is_kind(*ACTIVITY_KINDS)
     launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
     named = events.texts("op_name")[0] != NONE

@@ -42,14 +42,13 @@ from lstmprof.events.table import NONE, EventTable
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
-#: Categories that become ``optimizer`` in the optimizer's phase; matmuls and collectives do not.
+#: Categories that become ``optimizer`` in the optimizer's phase.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
-#: If a kernel's name shows one of these categories, it wins over an ``op_name`` that ends in a
-#: layout op.
+#: These categories of a kernel's name win over an ``op_name`` that ends in a layout op.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
-#: Type of the numbers of rules; it is small, because each of millions of rows has such a number.
+#: Small type for the numbers of rules, of which there are millions.
 _RULE = np.int16
 _NUMBER = {rule: number for number, rule in enumerate(RULES)}
 #: Rule number -> index into CATEGORIES; the last entry is for ``NONE``.
@@ -155,7 +154,7 @@ def _types_differ(dtypes: str) -> int:
 
 
 def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Codes) -> Codes:
-    """Choose each kernel's rule; the module's docstring gives the order of the sources."""
+    """Choose each kernel's rule from its op or its name."""
     known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
     in_layer = _around(links, recurrent, rows)
@@ -176,7 +175,7 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return for each row the rule of its op, or of the nearest op around it that has one."""
+    """Return the rule of each row's op, or of the nearest op around it."""
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
@@ -207,7 +206,7 @@ def _kernel_rule(name: str) -> int:
 
 
 def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
-    """Return which events are in a name scope ``optimizer``, or were launched there."""
+    """Return which events belong to a name scope ``optimizer``."""
     optimizer = PHASES.index("optimizer")
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):

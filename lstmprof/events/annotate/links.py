@@ -20,7 +20,7 @@ _GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients(?:_\d+)?/|transpos
 _PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:)]|$)")
 #: PyTorch's autograd engine wraps every backward node in an op with this prefix.
 _AUTOGRAD = "autograd::engine::"
-#: Names of backward nodes, which PyTorch's older profiler records without the engine's op.
+#: Names of backward nodes in PyTorch's older profiler.
 _GRADIENT_NODE = re.compile(r"[A-Z]\w*Backward\d*|torch::autograd::\w+")
 #: MXNet's operators run while Python is already in another phase, so their names decide.
 _MXNET_PHASES = (
@@ -46,12 +46,11 @@ def linked(events: EventTable) -> EventTable:
 
 
 def small(rows: Ints) -> Codes:
-    """Use 32-bit row numbers if possible: profiles have millions of rows."""
+    """Use 32-bit row numbers if possible, to save memory."""
     return rows.astype(np.int32) if len(rows) < 2**31 else rows
 
 
 def _ids(events: EventTable, rows: Ints) -> pa.Array:
-    """Return the ``event_id`` of each row."""
     event_id = events.ints("event_id", NONE)
     return pa.array(event_id[np.maximum(rows, 0)], mask=rows == NONE) if len(rows) else pa.array([])
 
@@ -78,12 +77,12 @@ def parents(events: EventTable) -> Ints:
 
 
 def launches(events: EventTable) -> Ints:
-    """Return each activity's launch: the earliest runtime call with its correlation id."""
+    """Find each activity's launch by its correlation id."""
     return _calls_with(events, events.ints("correlation_id", UNKNOWN))
 
 
 def captured_by(events: EventTable) -> Ints:
-    """Return the launch that was captured as the CUDA graph node of each activity."""
+    """Find the launch that was captured as each activity's CUDA graph node."""
     return _calls_with(events, events.ints("graph_node_id", UNKNOWN))
 
 
@@ -105,7 +104,7 @@ def _calls_with(events: EventTable, number: Ints) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """For each of ``rows``, return the first of the rows ``among`` with equal ``columns``."""
+    """Find for each of ``rows`` the first row ``among`` others with equal ``columns``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     all_rows = np.concatenate([among, rows])
@@ -130,10 +129,10 @@ def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
 
 
 def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
-    """Return for each activity without a launch the first op with its external id."""
+    """Find the op of activities without a launch by their external id."""
     rank, external = (events.ints(name, UNKNOWN) for name in ("rank", "external_id"))
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
-    # Some profilers write the correlation id as external id; such an id names no op.
+    # Some profilers write the correlation id as external id, which names no op.
     activity &= (external > 0) & (external != events.ints("correlation_id", UNKNOWN))
     rows = np.flatnonzero(activity)
     op = np.full(len(events), NONE, dtype=np.int64)
@@ -215,7 +214,7 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Return the innermost phase range that was open in the rank when a host event began."""
+    """Return the innermost phase range that was open when a host event began."""
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)

@@ -22,7 +22,7 @@ from lstmprof.events.stored import StoredEvents
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Shorter overlaps of activities do not count: profilers round times to up to 1 µs.
+#: Shorter overlaps do not count, because profilers round times to up to 1 µs.
 ROUNDED_NS = 1000
 #: Runtime calls that give work to a device, of CUDA, HIP and MTIA (``enqueueCommand
 #: memcpyHtoDAsync``).
@@ -42,7 +42,7 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are counted, with one entry per event of a part of the table."""
+    """The columns that are counted, one entry per event."""
 
     row: Ints  # row number in the whole table
     start: Ints
@@ -121,7 +121,7 @@ class Reading:
         )
 
     def _within_runtime(self, events: EventTable, runtime: Flags) -> Flags:
-        """Return whether each event is directly inside a runtime call, even of an earlier part."""
+        """Return whether each event is directly inside a runtime call."""
         parent = events.rows_named("parent_id")
         local = parent - events.first_row
         in_part = (parent != NONE) & (local >= 0)
@@ -163,7 +163,7 @@ class Tally:
         self._overlaps = _Overlaps(processes)
 
     def add(self, columns: Columns, process: Ints) -> None:
-        """Count the events of the next part, each for the process with this number."""
+        """Count the events of the next part, by number of their process."""
         activities = columns.where("activity")
         launchable = activities[~columns.flags["migration"][activities]]
         np.minimum.at(self._first_ns, process, columns.start)
@@ -270,7 +270,7 @@ class _Lost:
     def _count_ends(
         self, lost: Ints, lost_ns: Ints, with_activity: Ints, with_activity_ns: Ints
     ) -> None:
-        """Count launches without an activity before the first, and after the last, with one."""
+        """Count lost launches before the first, and after the last, launch with an activity."""
         first, last = _late(self._processes), _early(self._processes)
         np.minimum.at(first, with_activity, with_activity_ns)
         np.maximum.at(last, with_activity, with_activity_ns)
@@ -344,7 +344,7 @@ class _Overlaps:
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
-        # the activity of each stream that ends last: (streams, starts, ends, process numbers)
+        # per stream, the activity that ends last: (streams, starts, ends, process numbers).
         self._latest_end = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
     def add(

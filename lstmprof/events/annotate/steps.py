@@ -46,7 +46,7 @@ class Window:
 
 
 def median_step(windows: Iterable[Window]) -> Window:
-    """Return the window of median length; of two middle windows, the shorter."""
+    """Return the window of median length."""
     by_length = sorted(windows, key=lambda window: window.length_ns)
     return by_length[(len(by_length) - 1) // 2]
 
@@ -78,7 +78,7 @@ def _host_ranges(events: EventTable) -> Flags:
 
 
 def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
-    """Return the column ``kind``, in which only matching host ranges are steps."""
+    """Return the column ``kind``, in which only matching ranges are steps."""
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
     kinds[events.where_name(expression.search) & _host_ranges(events)] = "step"
@@ -145,7 +145,7 @@ def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list
 
 
 def _numbers(names: list[str]) -> list[int]:
-    """Return 7 for ``ProfilerStep#7``; if numbers are missing or equal, count from 0."""
+    """Return the numbers of steps: ``ProfilerStep#7`` -> 7, or counted from 0."""
     matches = [_NUMBER.search(name) for name in names]
     numbers = [int(n.group(1)) for n in matches if n]
     distinct = len(numbers) == len(names) == len(set(numbers))
@@ -160,7 +160,7 @@ def _whole_profile(events: EventTable, rank: int | None, rows: Ints, thread: Int
 
 
 def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
-    """Return the thread with the most ops, or else with the most runtime calls."""
+    """Return the thread with the most ops, or else runtime calls."""
     for kind in ("op", "runtime"):
         on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
@@ -169,7 +169,7 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """Return how many steps each rank has; a window without a marker is no step."""
+    """Count the marked steps of each rank."""
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )
@@ -177,7 +177,7 @@ def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
 
 
 def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
-    """Fill ``step`` with the step in which the event began, or in which its launch began."""
+    """Assign each event to the step in which it, or its launch, began."""
     at = events.start_ns.copy()
     launch = events.rows_named("launch_id")
     has_launch = np.flatnonzero(launch >= 0)

@@ -69,7 +69,7 @@ def _first_of_each(keys: Ints) -> Ints:
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
-    """Return for each key the position with its latest end; keys are numbered from 0."""
+    """Return for each key the position with its latest end."""
     latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
     np.maximum.at(latest, keys, end_ns)
     last = np.flatnonzero(end_ns == latest[keys])
@@ -86,7 +86,7 @@ class Partitions:
         self.numbers: set[int] = set()
 
     def add(self, numbers: Ints, *columns: Ints) -> None:
-        """Append each row to the file with its number; the rows of a file keep their order."""
+        """Append each row to the file with its number."""
         if not len(numbers):
             return
         order = np.argsort(numbers, kind="stable")
@@ -110,7 +110,7 @@ class Partitions:
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
-#: Columns from which the derived columns are computed, without those that only joins need.
+#: Columns from which the derived columns are computed.
 _SOURCE_COLUMNS = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
     *("correlation_id", "external_id", "op_name", "dtypes"),
@@ -178,7 +178,7 @@ class _Joined:
         self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
-        """Store the ops with an autograd number; return whether a backward op is among them."""
+        """Store the ops with an autograd number; return whether there are backward ops."""
         number = part.ints("sequence_number", UNKNOWN)
         thread = part.ints("forward_thread", 0)
         rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
@@ -214,7 +214,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Make activities ``rows`` guests in the batches of their launches or ops, ``to_rows``."""
+        """Make activities guests in the batches of their launches or ops."""
         own, target = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != target
         self.leavers.add(own[moves], rows[moves])
@@ -288,7 +288,7 @@ def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
 
 
 class _Derived:
-    """Stores derived columns in files: of each batch, and of its guests from other batches."""
+    """Stores derived columns in files, one per batch."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
@@ -310,7 +310,7 @@ class _Derived:
         self._guests.add(batches, rows, *(column[guests] for column in values))
 
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
-        """Return a derived column as integers: a link as a row of the run, a text as a code."""
+        """Return a derived column as integers: row numbers or codes of texts."""
         if name in _TEXTS:
             codes, texts = derived.texts(name)
             self._texts[name] = texts or self._texts.get(name, [])

@@ -38,8 +38,7 @@ _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
 #: Alias of a foreign key in joins.
 _KEY = "pointing_key"
-#: Bytes (first, after the last) of page size and page count. Source: sqlite.org/fileformat2.html,
-#: 1.3.
+#: Bytes of page size and page count in the header. Source: sqlite.org/fileformat2.html, 1.3.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 
@@ -76,14 +75,13 @@ class Database:
     def pointed_ints(
         self, table: str, key: str, other: str, *names: str
     ) -> Iterator[dict[str, Ints]]:
-        """Look up rows of ``other`` by the row numbers in ``table.key``; yield their columns."""
+        """Yield the rows of ``other`` to which ``table.key`` points."""
         return self._int_chunks(self.columns[other], names, self._pointed(table, key, other))
 
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
-        """Join like ``pointed_ints``, and yield a column of texts of ``other`` in chunks."""
+        """Yield the texts of ``other`` to which ``table.key`` points."""
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
-        # A hostile file may refer to one long text in every row, so ``_within`` limits their total
-        # length.
+        # A hostile file may refer to one long text in every row: limit the total length.
         texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")
         while chunk := list(itertools.islice(texts, _CHUNK_ROWS)):
             yield pa.array(chunk, pa.string())
@@ -111,7 +109,7 @@ class Database:
         return f"{keys} LEFT JOIN {quoted(other)} AS other NOT INDEXED ON other.rowid = {_KEY}"
 
     def _check_numbered(self, table: str) -> None:
-        """Refuse a table with a column named ``rowid``, which would hide SQLite's row number."""
+        """Refuse a column named ``rowid``, which would hide SQLite's row number."""
         if {"rowid", _KEY} & {name.lower() for name in self.columns[table]}:
             raise sqlite3.DatabaseError(f"table {table} has a column named rowid")
 
@@ -165,7 +163,7 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return the names of the tables, as far as a damaged database shows them."""
+    """Return the names of tables, even of a damaged database."""
     if not is_sqlite(raw):
         return set()
     try:
@@ -177,7 +175,7 @@ def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
 
 @contextlib.contextmanager
 def opened(raw: RawFile) -> Iterator[Database]:
-    """Open a database; raise ProfileError if it is truncated or damaged."""
+    """Open a database, if it is whole."""
     _check_length(raw)
     try:
         with raw.on_disk() as path, contextlib.closing(_connected(path)) as connection:

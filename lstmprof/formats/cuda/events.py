@@ -57,7 +57,7 @@ def constant(text: str, length: int) -> pa.DictionaryArray:
 
 
 def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArray:
-    """Return the name of each key; call ``name_of`` only once for equal keys."""
+    """Return the name of each key, made once for equal keys."""
     distinct, codes = np.unique(keys, return_inverse=True)
     texts = pa.array([name_of(key) for key in distinct.tolist()], pa.string())
     return texts.dictionary_encode().take(pa.array(codes))
@@ -107,7 +107,7 @@ def positive(values: Ints) -> Ints:
 
 
 def _timed(batch: Batch) -> Batch:
-    """Drop events whose time is impossible, such as an end before the start."""
+    """Drop events whose time is impossible."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     possible = (start >= -rows.MAX_NS) & (end <= rows.MAX_NS) & (end >= start)
     return batch if possible.all() else batch.only(possible)
@@ -118,7 +118,7 @@ def _within(batch: Batch, first_ns: int, last_ns: int) -> Batch:
 
 
 def _table(batch: Batch) -> pa.Table:
-    """Convert a batch to columns of the events table; times stay as in the file."""
+    """Convert a batch to columns of the events table."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     columns = {"start_ns": pa.array(start), "dur_ns": pa.array(end - start)}
     for name in _INTS:
@@ -189,7 +189,7 @@ class _Gathering:
         self.count = self.untimed = self.open_ranges = 0
 
     def add(self, batch: Batch, within: tuple[int, int] | None = None) -> None:
-        """Add events with a possible time; if ``within`` is given, only events that touch it."""
+        """Add events with a possible time, inside ``within`` if given."""
         self._last_ns = max(self._last_ns, _last_ns(batch))
         timed = _timed(batch)
         self.untimed += len(batch) - len(timed)

@@ -36,7 +36,7 @@ _Metric = tuple[int, int]
 
 
 def add_gpu_metrics(database: Database, devices: Mapping[int, int], collected: Collected) -> int:
-    """Collect GPU metrics; return how many incomplete values were left out."""
+    """Collect GPU metrics; return how many were incomplete."""
     if _METRICS not in database.columns:
         return 0
     names, left_out = _metric_names(database), 0
@@ -112,7 +112,7 @@ def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> 
     )
 
 
-#: Endings of Nsight Systems' reports. The format is not public; an installed ``nsys`` exports them.
+#: Endings of Nsight Systems' reports, which only an installed ``nsys`` can read.
 REPORTS = (".nsys-rep", ".qdrep")
 _BY_HAND = "run nsys export --type sqlite on a machine that has nsys, and give the .sqlite file"
 _NEWER = "run nsys export --type sqlite with the nsys version that recorded it, or a newer one"
@@ -133,7 +133,7 @@ _MAX_COMPLAINTS = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the file is Nsight's report or export, not nvprof's database."""
+    """Return whether the file is Nsight Systems' report or export."""
     tables = database_tables.names(raw, _ANY_OF)
     if any(name in _NSYS_TABLES or name.startswith(_CUPTI) for name in tables):
         return "StringTable" not in tables
@@ -224,7 +224,7 @@ def _more_notes(
 
 
 def _started_ns(database: Database) -> int | None:
-    """Return the session's start in ns since 1970; other times count from it."""
+    """Return the session's start in ns since 1970."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
         return None

@@ -56,7 +56,7 @@ class Devices:
     by_gpu: Mapping[int, int]  # Nsight's GPU number -> device number
 
     def renumbered(self, batch: Batch) -> Batch:
-        """Replace CUDA's device numbers by numbers that mean the same GPU in all processes."""
+        """Give each GPU the same number in all processes."""
         if not self.gpus:
             return batch
         pid, device = batch.ints["pid"], batch.ints["device"]
@@ -104,13 +104,13 @@ def _ordinals(database: Database) -> dict[int, int]:
 
 
 class Contexts:
-    """Learns from kernels and copies which device each CUDA context uses."""
+    """Finds the device of each CUDA context by its kernels and copies."""
 
     def __init__(self) -> None:
         self._devices: dict[int, int] = {}
 
     def noted(self, busy: Batch) -> Batch:
-        """Remember the device of each activity's CUDA context; return the activities unchanged."""
+        """Remember the device of each activity's CUDA context."""
         contexts, first = np.unique(_context_key(busy.ints), return_index=True)
         devices = busy.ints["device"][first].tolist()
         for context, device in zip(contexts.tolist(), devices, strict=True):
@@ -118,7 +118,7 @@ class Contexts:
         return busy
 
     def devices(self, ints: Mapping[str, Ints]) -> Ints:
-        """Return the device of each event's CUDA context, or the event's own device."""
+        """Return the device of each event's CUDA context."""
         keys = _context_key(ints)
         learned = looked_up(keys, dict.fromkeys(self._devices, 1)) == 1
         return np.where(learned, looked_up(keys, self._devices), ints["device"])
@@ -154,7 +154,7 @@ class GraphNodes:
             self._made[thread] = read["start"][own], node[own]
 
     def captured(self, calls: Batch) -> Batch:
-        """Add ``graph_node_id`` to launches that created exactly one node of a CUDA graph."""
+        """Add ``graph_node_id`` to launches that created one CUDA graph node."""
         if not self._made:
             return calls
         name = calls.texts["name"]
@@ -171,7 +171,7 @@ class GraphNodes:
         return calls.with_ints(graph_node_id=captured)
 
     def originals(self, busy: Batch) -> Batch:
-        """Replace the numbers of cloned graph nodes by the numbers of the captured nodes."""
+        """Replace the numbers of cloned graph nodes by those of the captured nodes."""
         if not self._originals or "graph_node_id" not in busy.ints:
             return busy
         pair = np.stack([busy.ints["pid"], busy.ints["graph_node_id"]])
@@ -208,7 +208,7 @@ _SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 _RANGES, _RANGE_COLUMNS = "NVTX_EVENTS", ("start", "end", "eventType")
-#: Columns with a kernel's name, best first: full signature, short name, mangled name.
+#: Columns with a kernel's name, best first.
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _COLUMNS_OF_KIND = {
     "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES, *LAUNCH_COLUMNS),
@@ -226,7 +226,7 @@ _UNNAMED = "unnamed"
 
 
 def events_of(database: Database, devices: Devices) -> CudaEvents:
-    """Collect all events of an export; each GPU has one device number in all processes."""
+    """Collect all events of an export."""
     strings = database.strings("StringIds", "id", "value")
     contexts, nodes = Contexts(), GraphNodes(database)
     busy = map(nodes.originals, map(contexts.noted, _activities(database, strings)))
@@ -323,7 +323,7 @@ def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Yield overheads of the profiler (``overhead``) and of CUDA itself (``runtime``)."""
+    """Yield overheads of the profiler and of CUDA itself."""
     columns = ("start", "end", "globalTid", "nameId")
     for table in _OVERHEADS:
         for read in database.int_chunks(table, *columns) if table in database.columns else ():
@@ -358,7 +358,7 @@ def _range_times(database: Database) -> Iterator[Batch]:
 
 
 def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
-    """Return which NVTX events are ranges: by their type or, without a type, by their end."""
+    """Return which NVTX events are ranges."""
     type_ = read["eventType"]
     is_range = np.where(type_ == UNKNOWN, read["end"] != UNKNOWN, np.isin(type_, types))
     return np.asarray(is_range & (read["start"] != UNKNOWN), dtype=np.bool_)

@@ -42,12 +42,11 @@ from lstmprof.formats.kineto.stream import UnusualError, closings, head_of
 from lstmprof.formats.raw_file import OpenFile, json_document, last_border
 from lstmprof.formats.rows import MAX_NS
 
-#: Size of a sample in bytes; largest number of evenly spaced samples, and their least distance in
-#: bytes.
+#: Bytes of a sample; most samples, and their least distance in bytes.
 SAMPLE_BYTES, _MOST_SAMPLES, _LEAST_APART = 2**13, 2**10, 2**15
 #: A sample grows up to this many bytes until it contains a whole event.
 _MOST_SAMPLE_BYTES = 2**17
-#: A range of at most this many bytes is read as a whole; a longer one is halved by another sample.
+#: A longer byte range is halved by another sample; a shorter one is read as a whole.
 _SHORT_BYTES = 2**15
 #: Largest number of samples that halve ranges.
 _MOST_HALVED = 2**10
@@ -117,7 +116,7 @@ class Samples:
         return self._samples[-1].at
 
     def before(self, until_ns: int) -> list[tuple[int, int]]:
-        """Return the byte ranges of the file in which events may begin before ``until_ns``."""
+        """Return the byte ranges in which events may begin before ``until_ns``."""
         while True:
             at, begins_ns = np.array(self._samples, dtype=np.int64).T
             early = _may_begin(at, begins_ns, until_ns)
@@ -128,7 +127,7 @@ class Samples:
                 return [(int(at[n]), int(at[n + 1])) for n in np.flatnonzero(early).tolist()]
 
     def predictable(self, until_ns: int) -> bool:
-        """Return whether samples reliably show where the events before ``until_ns`` are."""
+        """Return whether samples reliably locate the events before ``until_ns``."""
         at, begins_ns = self._first.T
         if len(at) < 2 * _PACE_PAIRS:
             return False
@@ -138,7 +137,7 @@ class Samples:
         return bool(early[others].all())
 
     def _add(self, byte: int, *, is_first: bool = False) -> bool:
-        """Sample the file at or after this byte; return False if that gives no new sample."""
+        """Sample the file at this byte; return whether that gives a new sample."""
         sample = self._sample(byte, is_first=is_first)
         if sample is None:
             return False
@@ -166,7 +165,7 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Return whether events between each two samples may begin before ``until_ns``."""
+    """Return whether events between two samples may begin before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_PACE_PAIRS))
@@ -197,14 +196,13 @@ def _begins_ns(ts_us: float | str | None) -> int | None:
     return whole_ns if abs(whole_ns) <= MAX_NS else None
 
 
-#: The first step is read early only if that takes at most this share of the file, and at most
-#: this many bytes.
+#: The first step is read early only from at most this share and number of its bytes.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
 #: Largest ratio of unreadable samples to readable ones.
 _MOST_UNREADABLE = 0.1
 #: Categories of device activities and of the runtime calls that start them.
 _DEVICE_CATEGORIES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: Shares of all samples in which the marker of the second step is searched, one after the other.
+#: Shares of all samples in which the second step's marker is searched.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 
@@ -220,7 +218,7 @@ class Beginning:
 
 
 def beginning(path: Path, least_bytes: int) -> Beginning | None:
-    """Read the first step; return None if the file is small or the step cannot be located."""
+    """Read the first step, if it can be located in a large file."""
     try:
         if not path.is_file() or path.stat().st_size < least_bytes:
             return None
@@ -251,7 +249,7 @@ class _File:
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, needed: list[tuple[int, int]]) -> bool:
-        """Read these byte ranges; return False if they are too large or end inside an event."""
+        """Read these byte ranges; return whether that was possible."""
         missing = _joined([s for s in needed if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
         if wanted > self.most_bytes:
@@ -265,7 +263,7 @@ class _File:
         return True
 
     def has_read_end(self, start: int) -> bool:
-        """Read the events from byte ``start`` to the end; return whether that was possible."""
+        """Read the events from ``start`` to the end; return whether that was possible."""
         if self.file.length - start > self.most_bytes:
             return False
         text = self.file.part(start, self.file.length)
@@ -330,7 +328,7 @@ def _beginning(file: _File) -> Beginning | None:
 
 
 def _first_step(events: EventTable, until_ns: int) -> Window | None:
-    """Return the first step if it ends before ``until_ns``; later events may be unread."""
+    """Return the first step, if it ends before ``until_ns``."""
     thread = thread_ids(events)
     markers = events.is_kind("step") & (thread >= 0)
     if len(np.unique(thread[markers])) != 1:

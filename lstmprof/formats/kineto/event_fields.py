@@ -53,8 +53,7 @@ ON_DEVICE = frozenset(
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
     )
 )
-#: Kinds of events with a correlation id. ROCm's profiles of 2022 to 2024 write the id only as
-#: ``External id``.
+#: Kinds of events with a correlation id (ROCm of 2022 to 2024: only as ``External id``).
 CORRELATED = frozenset(("runtime", *ACTIVITY_KINDS))
 #: Arguments of a kernel event, in the order of ``launched_with``.
 LAUNCHED_WITH = (
@@ -66,7 +65,7 @@ LAUNCHED_WITH = (
 PROFILER_SPAN = "trace"
 
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Ranges that torch and lstmprof record. In 2021 their category was that of ops.
+#: Ranges that torch and lstmprof record, which had the category of ops in 2021.
 _TORCH_RANGE = re.compile(r"Optimizer\.\w+#|enumerate\(DataLoader\)#")
 _OWN_RANGES = frozenset(("step", *PHASES, PROGRAM))
 _STREAM = re.compile(r"(?:stream )?(\d{1,18})")
@@ -108,7 +107,7 @@ def femtoseconds(microseconds: object) -> int | None:
 
 
 def interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """Return (start, length) in ns, or a text that says why the times are unusable."""
+    """Return (start, length) in ns, or why the times are unusable."""
     start = femtoseconds(event.get("ts"))
     if start is None:
         return "they have no readable start"
@@ -138,12 +137,12 @@ def timed_events(
 
 
 def left_out(dropped: Mapping[str, int]) -> Iterator[str]:
-    """Yield notes such as "3 events were left out because their duration is negative"."""
+    """Yield notes: "3 events were left out because their duration is negative"."""
     return (f"{n} events were left out because {why}" for why, n in dropped.items())
 
 
 def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
-    """Convert an event with a duration to a row; an unknown category makes it a range."""
+    """Convert an event with a duration to a row."""
     category = str(event.get("cat")).lower()
     name = rows.clean(str(event.get("name", "")))
     args = as_object(event.get("args"))
@@ -217,7 +216,7 @@ def _message(
     group: object,
     about: object,
 ) -> dict[str, object]:
-    """Describe a collective such as an all-reduce: operation, message size, process group."""
+    """Describe a collective: operation, message size, process group."""
     elements = [rows.natural(inputs), rows.natural(outputs)]
     element_size = element_bytes(dtype)
     complete = element_size is not None and None not in elements
@@ -264,12 +263,12 @@ _HOST = 0
 _TYPE, _DEVICE = "Device Type", "Device Id"
 _SIZES = {"Total Allocated": ALLOCATED, "Total Reserved": RESERVED, "Bytes": CHANGE}
 _NUMBER = re.compile(r"-?\d{1,300}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-#: Names of series that say nothing; lstmprof gives such a series the name of its counter.
+#: Names of series that say nothing; the counter's name is used instead.
 _PLAIN = ("", "value")
 
 
 def counts(event: dict[str, Any]) -> list[Count] | str:
-    """Return the counter values of an event, or a text that says why its time is unusable."""
+    """Return the counter values of an event, or why its time is unusable."""
     phase, name = event.get("ph"), event.get("name")
     is_memory = phase == INSTANT and name == MEMORY
     args = event.get("args")
@@ -368,5 +367,5 @@ def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Ta
 
 
 def _packed(values: list[int]) -> Ints:
-    """Pack integers as int64; raise struct.error if one is too large."""
+    """Pack integers as int64."""
     return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)

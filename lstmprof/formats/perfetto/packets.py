@@ -19,19 +19,18 @@ from lstmprof.formats.xplane.schema import Messages, OddError, message_class, va
 _WINDOW_BYTES = 2**20
 #: Most bytes after decompression, in all and per byte of the file; exports grow 5 to 8 times.
 FREE_BYTES, MAX_RATIO = 2**21, 50
-#: Largest packet in bytes. Writers end a packet at some kB, a compressed one at 500 kB.
+#: Largest packet in bytes; writers end a packet at some kB, or at 500 kB if compressed.
 MOST_PACKET_BYTES = 2**26
-#: Tag of ``packet``, the only field of a trace; a length and that many bytes follow.
+#: Tag of ``packet``, the only field of a trace.
 _TAG = 0x0A
 _MOST_HEAD_BYTES = 11
 _AGAIN = "copy or record the trace again"
-#: Number -> wire type of fields that show a Perfetto trace, because an XSpace has none of them.
+#: Number -> wire type of fields that only a Perfetto trace has, no XSpace.
 _OWN_FIELDS = {
     **dict.fromkeys((8, 10, 13, 41, 42, 58, 87), 0),
     **dict.fromkeys((11, 12, 36, 43, 44, 50, 59, 60, 133), 2),
 }
-#: Field number -> wire type of a packet's first fields (trace_packet.proto); other protobufs
-#: differ.
+#: Field number -> wire type of a packet's first fields (trace_packet.proto).
 TYPES = {
     **dict.fromkeys((3, 8, 10, 13), 0),
     **dict.fromkeys((1, 2, 4, 5, 6, 7, 9, 11, 12), 2),

@@ -58,7 +58,7 @@ class Outline:
         return children[order], np.array(self.parents, np.uint64)[order]
 
     def existing(self, number: int) -> int:
-        """Return this track's number, or that of its nearest ancestor in ``tracks``."""
+        """Return this track's number, or that of its nearest known ancestor."""
         children, parents = self._sorted
         for _ in range(_DEEPEST_TRACK):
             if number in self.tracks or number < 0:
@@ -70,7 +70,7 @@ class Outline:
         return number
 
     def above(self, number: int) -> Iterator[Track]:
-        """Yield the description of a track and of its ancestors, nearest first."""
+        """Yield a track and its ancestors, nearest first."""
         for _ in range(_DEEPEST_TRACK):
             number = self.existing(number)
             track = self.tracks.get(number)
@@ -149,7 +149,7 @@ _BEGIN, _END = 1, 2
 _INSTANT, _COUNTER = 3, 4
 #: Values of TracePacket.SequenceFlags.
 _CLEARED, _NEEDS_STATE = 1, 2
-#: A clock with a number in this range belongs to a single sequence of packets.
+#: Clocks that belong to a single sequence of packets.
 _FIRST_OWN_CLOCK, _LAST_OWN_CLOCK = 64, 127
 _DEEPEST = 16
 
@@ -184,7 +184,7 @@ class _Clock:
     is_incremental: bool = False
 
     def time(self, units: int) -> int:
-        """Convert a time of this clock to ns; an incremental clock counts from the last call."""
+        """Convert a time of this clock to ns."""
         if self.is_incremental:
             self.ns += units * self.unit_ns
             return self.ns
@@ -202,7 +202,7 @@ class _Sequence:
     clocks: dict[int, _Clock] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Forget all texts and defaults; the writer repeats those that it uses."""
+        """Forget all texts and defaults, which the writer repeats."""
         self.is_whole = True
         self.texts, self.track, self.clock = {}, 0, 0
 
@@ -260,8 +260,7 @@ class Slices:
             if packet.HasField("clocks"):
                 self._set_clocks(packet.clocks.clocks, sequence)
                 continue
-            # Convert the time of every packet: the next packet may store only the difference from
-            # it.
+            # every packet, because the next one may store only the difference from it.
             at_ns = self._time(packet, sequence)
             ended = packet.HasField("event") and self._event(packet, at_ns, sequence)
             if ended:
@@ -269,7 +268,7 @@ class Slices:
         self.left_out[NO_END] += sum(map(len, self._open.values()))
 
     def _event(self, packet: Any, at_ns: int | None, sequence: _Sequence) -> Slice | None:
-        """Handle the begin or end of a slice, or an instant; return the slice if it ends here."""
+        """Handle an event; return the slice that it ends."""
         event = packet.event
         number = event.track_uuid or sequence.track or default_track(packet.sequence)
         if event.type == _COUNTER and self._counted and at_ns is not None:
@@ -323,7 +322,7 @@ class Slices:
         return None
 
     def _set_clocks(self, clocks: Any, sequence: _Sequence) -> None:
-        """Set all clocks from a snapshot, which shows several clocks at one moment."""
+        """Set all clocks from a snapshot of one moment."""
         by_id = {clock.clock_id: clock for clock in clocks}
         existing = by_id.get(BOOTTIME)
         now_ns = (
@@ -366,7 +365,7 @@ class Slices:
         return rows.clean(text(event.categories[0])) if event.categories else ""
 
 
-#: Number of instants that are kept. Writers put those about the whole trace at its beginning.
+#: Number of instants that are kept; those about the whole trace come first.
 _MOST_INSTANTS = 1000
 
 

@@ -34,13 +34,12 @@ from lstmprof.formats.rows import Row
 
 #: Name of the track that describes the profile.
 FACTS_TRACK = "lstmprof"
-#: Names of tracks with computed data. The breakdown of a device is named ``ledger: `` and its name.
+#: Names of tracks with computed data; ``ledger: `` and a device is its breakdown.
 STEPS, PHASES, CRITICAL_PATH, LEDGER = "steps", "phases", "critical path", "ledger: "
 DERIVED = (STEPS, PHASES, CRITICAL_PATH)
 KIND = "kind"
 LAUNCH_CONFIG = "launch_config"
-#: Column of the events table -> name of the argument in a slice. The columns in ``TEXTS`` keep
-#: their names.
+#: Column of the events table -> name of the argument in a slice.
 NUMBERS = {
     "correlation_id": "correlation",
     "external_id": "external id",
@@ -57,8 +56,7 @@ TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule"
 PID = "process"
 #: Columns in which negative numbers mean unknown.
 _NATURAL = ("bytes", "sequence_number", "device", "stream")
-#: (column, argument of the slice, check) of arguments that are read; the reader derives ``step``
-#: itself.
+#: (column, argument of the slice, check) of arguments that are read.
 _READ = tuple(
     (column, name, rows.natural if column in _NATURAL else rows.int64)
     for column, name in NUMBERS.items()
@@ -99,7 +97,7 @@ class Facts(msgspec.Struct, omit_defaults=True):
 
 
 def facts(path: object, description: str) -> Facts:
-    """Parse the facts about the profile, which an export writes into a track's description."""
+    """Parse the facts in a track's description."""
     try:
         written = msgspec.json.decode(description, type=Facts)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -111,7 +109,7 @@ def facts(path: object, description: str) -> Facts:
 
 
 def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
-    """Convert the keys of a JSON object, which are texts, to device numbers."""
+    """Convert the keys of a JSON object to device numbers."""
     numbers = {rows.natural(key): value for key, value in by_text.items()}
     return {number: value for number, value in numbers.items() if number is not None}
 
@@ -162,7 +160,7 @@ def row(slice_: Slice, owner: Where) -> Row | None:
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Clean metadata: drop deep nesting and invalid JSON; move the profiler's spans."""
+    """Clean metadata: drop deep nesting and invalid JSON."""
     cleaned: dict[str, Any] = {}
     for key, value in fields.items():
         if key == _SPANS:
@@ -196,7 +194,7 @@ def _is_span(value: Any) -> bool:
 
 #: Name of the process in a trace of Kineto's builder.
 KINETO = "Kineto Trace"
-#: Categories of rocprofv3 that are read (``ROCPROF``) and left out, as in ``rocm.rocprofv3``.
+#: Categories of rocprofv3 that are read (``ROCPROF``) or left out.
 _HIP, _MARKER, _KERNEL, _COPY = "hip_api", "marker_api", "kernel_dispatch", "memory_copy"
 ROCPROF = frozenset((_HIP, _MARKER, _KERNEL, _COPY))
 ROCPROF_UNREAD = frozenset(
@@ -205,7 +203,7 @@ ROCPROF_UNREAD = frozenset(
         *("rocdecode_api", "rocjpeg_api", "openmp"),
     )
 )
-#: Track of kernels or copies: agent (CPU or GPU), then stream, queue or thread, by ROCm's version.
+#: Track of kernels or copies: agent, then stream, queue or thread, by ROCm's version.
 _AGENT = re.compile(
     r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:(?:STREAM|QUEUE) \[(\d{1,18})\]|THREAD )"
 )
@@ -304,7 +302,7 @@ def _category(name: str, arguments: Mapping[str, Any], owner: TrackOwner) -> str
 
 
 def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | None:
-    """Convert a slice of rocprofv3 to a row, if it is a call, range, kernel or copy."""
+    """Convert a call, range, kernel or copy of rocprofv3 to a row."""
     arguments, name = slice_.arguments, slice_.name
     timed = (slice_.start_ns, slice_.dur_ns)
     pid = owners.only_pid if owner.pid is None else owner.pid
@@ -343,7 +341,7 @@ def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | 
 
 
 def _device_of(agent: Any, owners: TrackOwners) -> int | None:
-    """Return the device of an agent such as ``Agent-4``; if unknown, the only GPU."""
+    """Return the device of an agent (``Agent-4``), or the only GPU."""
     number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
     if number and int(number[1]) in owners.devices:
         return owners.devices[int(number[1])]

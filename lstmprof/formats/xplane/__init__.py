@@ -46,7 +46,7 @@ _MAX_NOTES = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the protobuf has planes; a damaged file only needs their names."""
+    """Return whether the protobuf has planes, even if it is damaged."""
     if raw.looks_like_json or raw.part(0, 1) not in schema.FIRST_BYTES:
         return False
     try:
@@ -130,7 +130,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
 def _parts(
     raw: RawFile, planes: list[tuple[str, Any]], pieces: list[list[list[Piece]]]
 ) -> Iterator[LineEvents]:
-    """Yield the events of host threads and streams; check other lines only for damage."""
+    """Yield the events of host threads and streams."""
     instructions = hlo_instructions(planes)
     for (name, plane), line_pieces in zip(planes, pieces, strict=True):
         gpu = _GPU.match(name)

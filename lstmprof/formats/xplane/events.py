@@ -38,7 +38,7 @@ _MESSAGES: Messages = {
     "Shape": "element_type 2 int64, dimensions 3 *int64",
     "OpMetadata": "op_name 2 bytes",
 }
-#: ``PrimitiveType`` (xla_data.proto) → name of the element type, for types of matmuls.
+#: ``PrimitiveType`` (xla_data.proto) → name of the element type.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
 #: Custom calls that multiply matrices, such as ``jax.experimental.rnn`` (cuDNN).
 _LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
@@ -48,7 +48,7 @@ _DEEPEST = 3
 
 @dataclass(frozen=True)
 class Instruction:
-    """An XLA instruction: its path in the user's program, operands of its matmul or tanh."""
+    """An XLA instruction: its path, and the operands of its matmul or tanh."""
 
     path: str | None
     operands: str | None
@@ -95,14 +95,14 @@ def _path(op_name: bytes) -> str | None:
 
 
 class _Operands:
-    """Finds the operands of instructions, and searches each computation only once."""
+    """Finds the operands of instructions, each computation once."""
 
     def __init__(self, computations: Mapping[int, Any]) -> None:
         self._computations = computations
         self._inside: dict[tuple[int, bool], list[_Placed]] = {}
 
     def of(self, instruction: Any, computation: Any) -> str | None:
-        """Return the operands of the first matmul, or else of the smallest tanh."""
+        """Return the operands of the first matmul or smallest tanh."""
         products = self._find(instruction, computation, _DEEPEST, products=True)
         if products:
             return self._listed(*products[0])
@@ -146,14 +146,14 @@ def _is_product(instruction: Any) -> bool:
 
 
 def _shape(shape: Any) -> str:
-    """Return a shape such as ``f32[6,16]``; empty for a tuple or another type."""
+    """Return a shape such as ``f32[6,16]``."""
     element = _ELEMENTS.get(shape.element_type)
     return f"{element}[{','.join(map(str, shape.dimensions))}]" if element else ""
 
 
 Stats = Mapping[str, Any]
 
-#: Names of memory events on a host thread, and the stats that are read from them.
+#: Names of memory events on a host thread, and their stats.
 ALLOCATION, FREE = "MemoryAllocation", "MemoryDeallocation"
 ALLOCATOR_NAME, DEVICE_NUMBERS = "allocator_name", ("index_on_host", "device_ordinal")
 MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_bytes")
@@ -166,18 +166,18 @@ _BOOKKEEPING = (
     FREE,
     "end: ",  # XLA on a CPU: the end of the instruction
 )
-#: Stats of events that last as long as a block of memory is allocated; they are no work.
+#: Stats of events that last as long as a block of memory is allocated.
 _MEMORY_DETAILS = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
 _RUNTIME = re.compile(r"(?:cu|cuda|hip)[A-Z]|hsa_")
 _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
-#: A part of ``kernel_details``: ``regs:32 static_shared:0 grid:80,1,1 block:128,1,1 occ_pct:100``.
+#: A part of ``kernel_details``: ``regs:32 grid:80,1,1 block:128,1,1 occ_pct:100``.
 _DETAIL = re.compile(r"\b(\w{1,32}):(\d{1,18}(?:[.,]\d{1,18}){0,2})(?=\s|$)", re.ASCII)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
-#: XLA writes this text as ``tf_op`` of every kernel on AMD; it is not the name of an op.
+#: XLA's ``tf_op`` of every kernel on AMD, which is no op.
 _NO_OP = "XlaModule:"
 
-#: Names of the stats with the levels of an annotation, the innermost level first.
+#: Names of the stats with an annotation's levels, innermost first.
 LEVELS = tuple(f"level {depth}" for depth in range(7, -1, -1))
 _LEVELS = frozenset(LEVELS)
 #: The stats that are read.
@@ -255,8 +255,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
     """Return the kind of an event of a host thread, or None for bookkeeping."""
     if name.startswith(_BOOKKEEPING):
         return None
-    # Before 2022, a launch has the name of its kernel or copy, but only launches on the host have a
-    # correlation id.
+    # before 2022, a launch has its kernel's name, but also a correlation id.
     if "correlation_id" in stats or _RUNTIME.match(name):
         return "runtime"
     if name.startswith("$"):
@@ -278,7 +277,7 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 
 def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[str, Any]:
-    """Add what the event's XLA instruction shows: path and operands, if they are missing."""
+    """Add what the event's XLA instruction shows."""
     module, name = str(stats.get("hlo_module")), str(stats.get("hlo_op"))
     keys = ((module, number, name) for number in (str(stats.get("program_id")), ANY))
     instruction = next((instructions[key] for key in keys if key in instructions), None)
@@ -337,7 +336,7 @@ def _three(written: str | None) -> list[int | None] | None:
 
 
 def inputs(stats: Stats) -> tuple[str | None, str | None]:
-    """Return (shapes, dtypes) as JSON, from TensorFlow's ``(half[4,384];float[])``."""
+    """Parse TensorFlow's ``(half[4,384];float[])`` as (shapes, dtypes)."""
     listed = stats.get("shape")
     if not isinstance(listed, str) or not (listed.startswith("(") and listed.endswith(")")):
         return None, None
@@ -348,7 +347,7 @@ def inputs(stats: Stats) -> tuple[str | None, str | None]:
 
 
 def text(content: bytes) -> str:
-    """Decode a text; undecodable bytes become U+FFFD."""
+    """Decode UTF-8, as far as possible."""
     return content.decode("utf-8", errors="replace")
 
 
@@ -367,7 +366,7 @@ class PlaneTables:
         self.memory_events = {k: n for k, n in named.items() if n in (ALLOCATION, FREE)}
 
     def described(self, event: Any) -> tuple[str, dict[str, Any]]:
-        """Return an event's name, and its ``wanted`` stats with those of its XEventMetadata."""
+        """Return an event's name and ``wanted`` stats."""
         name, shared = self._metadata.get(event.metadata_id, ("", {}))
         return name, {**shared, **self.stats(event.stats)}
 
@@ -393,7 +392,7 @@ class PlaneTables:
 
 
 def hlo_instructions(planes: list[tuple[str, Any]]) -> Instructions:
-    """Return the XLA instructions of all modules, which ``/host:metadata`` contains."""
+    """Return the XLA instructions of all modules."""
     by_module: dict[tuple[str, str, str], Instruction] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)

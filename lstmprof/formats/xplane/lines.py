@@ -48,7 +48,7 @@ _ON_GPU = re.compile(r"GPU_(?:collectivememory_)?(\d{1,9})_bfc", re.ASCII)
 
 
 def counters_of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
-    """Return memory counters from protobuf events: (start in ns, event)."""
+    """Return memory counters from protobuf events."""
     described = list(_described(tables, timed))
     if not described:
         return None
@@ -167,10 +167,10 @@ def _device(allocator: str) -> int:
     return int(named[1]) if named else _NONE
 
 
-#: Fewer events than this are read one by one, which is not slower.
+#: Fewer events than this are read one by one.
 _FEW_EVENTS = 300
 _PS_PER_NS = 1000
-#: Larger times (in ps or ns) may overflow int64, so such events are read one by one.
+#: Larger times may overflow int64, so they are read one by one.
 _LARGEST_TIME = 2**61
 _TEXTS = ("kind", "name", "op_name", "shapes", "dtypes", "launch_config")
 _NUMBERS = ("tid", "device", "stream", "correlation_id", "graph_node_id", "bytes")
@@ -198,15 +198,15 @@ class Line:
 
 @dataclass(frozen=True)
 class LineEvents:
-    """The events and memory counters of a line, and how many events have no possible time."""
+    """The events and memory counters of a line."""
 
     columns: pa.Table | None
-    untimed: int
+    untimed: int  # events without a possible time
     counters: pa.Table | None = None
 
 
 def read_events(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[LineEvents]:
-    """Read the events of a line by columns; few or unusual events are read one by one."""
+    """Read the events of a line, by columns if possible."""
     for piece in pieces:
         content = raw.part(piece.start, piece.stop)
         try:
@@ -219,7 +219,7 @@ def read_events(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[L
 
 
 def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
-    """Raise protobuf's DecodeError if the events are damaged."""
+    """Raise DecodeError if the events are damaged."""
     for piece in pieces:
         schema.message("XLine").FromString(raw.part(piece.start, piece.stop))
 
@@ -250,7 +250,7 @@ def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
 
 
 def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
-    """Read a piece by columns; raise OddError if its events must be read one by one."""
+    """Read a piece by columns."""
     starts, stops = piece.bounds(content)
     events = wire.events(content, starts, stops)
     start_ns, end_ns = _times(line.start_ns, events)
@@ -312,7 +312,7 @@ def _is_whole(stats: Stats) -> Any:
 
 
 def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
-    """Return equal numbers for equal stats; stats that are ids may differ."""
+    """Return equal numbers for equal stats, ids aside."""
     is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
     is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
@@ -328,7 +328,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
     """Return equal numbers for equal texts."""
     if not len(texts.value):
         return texts.value
-    # Avoid a copy: bounds of the texts in ``content``, alternating with the bytes between them.
+    # no copy: bounds of the texts, alternating with the bytes between them.
     bounds = np.stack([texts.value, texts.value + texts.length], axis=1).ravel()
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
     parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
@@ -352,7 +352,7 @@ def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
 
 
 def _codes(values: Ints) -> Ints:
-    """Return equal numbers for equal values, counted by first use: [7, 7, 3] -> [0, 0, 1]."""
+    """Give equal values equal numbers: [7, 7, 3] -> [0, 0, 1]."""
     return _arrow_codes(pa.array(values))
 
 
@@ -362,7 +362,7 @@ def _arrow_codes(values: pa.Array) -> Ints:
 
 
 def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
-    """Make the columns of all events from one row per kind of event."""
+    """Make the columns of all events from one row per group."""
     columns = {}
     for name in _TEXTS:
         texts = pa.array([getattr(row, name) for row in described], pa.string())

@@ -49,17 +49,16 @@ from lstmprof.formats.raw_file import RawFile, as_object
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.events import host_kind
 
-#: Category of the steps and ranges that lstmprof's worker adds
-#: (``capture.worker.profilers.tensorflow1``).
+#: Category of the steps and ranges that lstmprof's worker adds.
 CATEGORY = "lstmprof"
 _STEP = "step"
 
-#: (pid, tid) of a drawn row, which TensorFlow calls a thread -> thread number in the events table.
+#: (pid, tid) of a drawn row -> thread number in the events table.
 Lanes = dict[tuple[int | None, int | None], int]
 
 
 def ranges(events: Iterable[Any]) -> list[Row]:
-    """Return the steps and ranges that lstmprof's worker added, on its main thread."""
+    """Return the steps and ranges that lstmprof's worker added."""
     listed = []
     for event, timed in timed_events(events, Counter(), lambda e: e.get("cat") == CATEGORY):
         pid = rows.natural(as_object(event.get("args")).get("pid"))
@@ -71,7 +70,7 @@ def ranges(events: Iterable[Any]) -> list[Row]:
 
 
 def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
-    """Give host ops the process id ``pid``, and a thread number per row of the drawing."""
+    """Give host ops a process id, and a thread number per drawn row."""
     lanes: Lanes = {}
     moved = []
     for row in ops:
@@ -85,7 +84,7 @@ def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lane
 _CATEGORY = "Op"
 _COMPUTE = " Compute"
 _UNKNOWN = "unknown"
-#: Name of the first node of an executor. It runs once per session run and device.
+#: First node of an executor, once per session run and device.
 _SOURCE = "_SOURCE"
 _DEVICE = re.compile(
     r"((?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(\w{1,32}):(\d{1,9})(?:/(\S*))?"
@@ -117,12 +116,12 @@ class Device(NamedTuple):
 
     @property
     def is_executor(self) -> bool:
-        """Return whether the process is the device's executor, which runs on the host."""
+        """Return whether the process is the device's executor on the host."""
         return not self.lane and (bool(self.task) or self.type.endswith("CPU"))
 
     @property
     def is_activities(self) -> bool:
-        """Return whether the process contains activities: a GPU, a stream, or all streams."""
+        """Return whether the process contains activities."""
         streams = not self.lane or self.stream is not None or self.holds_all
         return self.is_gpu and streams and not self.is_executor
 
@@ -133,12 +132,11 @@ class Device(NamedTuple):
 
     @property
     def holds_copies(self) -> bool:
-        """Return whether the process has only copies."""
         return self.lane == _COPIES or ":memcpy" in self.lane.lower()
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return what distinguishes devices of one type: task and number."""
+        """Return task and number, which identify a device."""
         return self.task, self.number
 
 
@@ -156,7 +154,7 @@ class _Event(NamedTuple):
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the trace has ``Op`` events and a ``… Compute`` process."""
+    """Return whether the trace is a timeline of TensorFlow 1."""
     if not any(event.get("cat") == _CATEGORY for event in json_events(raw)):
         return False
     return any(n.endswith(_COMPUTE) for n in names_of(json_events(raw), "process_name").values())
@@ -201,7 +199,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) -> list[_Event]:
-    """Drop an op of ``/host:CPU`` if an executor has the same op."""
+    """Drop ops of ``/host:CPU`` that an executor has, too."""
     on_executors = {
         _label(op)
         for op in ops
@@ -250,7 +248,7 @@ def _rows(ops: list[_Event], devices: Mapping[str, Device | None]) -> Iterator[R
 
 
 def _identity(op: _Event, device: Device) -> tuple[object, ...]:
-    """Return a key that is equal for an activity and its repetition in another process."""
+    """Return a key that an activity and its repetition share."""
     return (device.key, op.node, op.op, op.start_ns, op.dur_ns)
 
 
@@ -321,14 +319,14 @@ def names_of(events: Iterable[Any], row: str) -> dict[tuple[int | None, int | No
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """Return the file's numbers of GPUs, or 0, 1, 2 … if two tasks share a number."""
+    """Return the file's numbers of GPUs, or 0, 1, 2 … if two are equal."""
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}
 
 
 def copy_or_kernel(name: str) -> str:
-    """Return ``memcpy``, ``memset`` or ``kernel`` for a name such as ``MemcpyH2D``."""
+    """Return ``memcpy``, ``memset`` or ``kernel``: ``MemcpyH2D`` -> ``memcpy``."""
     low = name[:8].lower()
     if low.startswith("memcpy"):
         return "memcpy"
@@ -342,5 +340,5 @@ def executor_row(
     plain = Row("op", node, *timed, pid=thread[0], tid=thread[1])
     if on.type.endswith("CPU"):
         return plain
-    # This executor only enqueues work on the device, so add the device to the op's name.
+    # this executor only enqueues work on the device, so name the device.
     return plain._replace(name=f"{on.type}:{on.number} {node}", op_name=node)

@@ -78,7 +78,7 @@ class _Lines:
         return {d.key for d in self.devices.values() if d.stream is not None}
 
     def is_host(self, pid: int | None) -> bool:
-        """Return whether a process of the file contains host threads."""
+        """Return whether a process contains host threads."""
         name = self.processes.get(pid, "")
         return name.startswith(_HOST) and name not in _NOT_THREADS
 
@@ -180,7 +180,7 @@ def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _whole_ps(microseconds: object) -> str | None:
-    """Round a time in µs to whole ps, because the other digits of a float64 are wrong."""
+    """Round a time in µs to whole ps, the exact part of a float64."""
     exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None
@@ -189,7 +189,7 @@ def _whole_ps(microseconds: object) -> str | None:
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
     """Return the stream that a line of a GPU shows."""
-    # A line without a name is a stream if it contains kernels or copies.
+    # a line without a name is a stream if it contains kernels or copies.
     if line is None:
         return tid if _DETAILS & stats.keys() else None
     match = _STREAM.match(line)

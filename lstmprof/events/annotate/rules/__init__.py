@@ -34,8 +34,7 @@ OP_RULES: tuple[Rule, ...] = (
     LIBRARY_OP,
 )
 
-#: These rules are chosen in ``categories``, because the name alone does not decide: a copy may
-#: cast.
+#: Rules that ``categories`` chooses, because the name of the op is not enough.
 COPY_THAT_CASTS = Rule("cast", "torch", r"aten::copy_", "a copy to another element type")
 COPY_ON_DEVICE = Rule("layout", "any", r"(?i)memcpy", "a copy on or between devices")
 TRANSFER = Rule("transfer", "any", r"(?i)memcpy", "a copy between host and device")
@@ -101,7 +100,7 @@ def rnn_family(name: str) -> str | None:
 
 
 def rule_text(number: int) -> str:
-    """Return a rule's unique text for the column ``rule``: ``op: <reason> (<framework>)``."""
+    """Return a rule's text for the column ``rule``: ``op: <reason> (<framework>)``."""
     rule, place = RULES[number], number
     for subject, rows in _SUBJECTS:
         if place < rows:

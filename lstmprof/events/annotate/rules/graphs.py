@@ -82,7 +82,7 @@ PYTENSOR_RULES: tuple[Rule, ...] = (
         "elements move and do not change",
     ),
     _chainer("cast", r"Cast", "the element type changes"),
-    # Chainer's function LSTM computes only the elementwise part of a cell, after the matmuls.
+    # Chainer's LSTM computes only the elementwise part of a cell.
     _chainer("pointwise", r"(?:LSTM|SLSTM|TreeLSTM|\w*GRU)(?:Grad)?", "a cell's gates"),
     _chainer("pointwise", r"[A-Z]\w*|_ \W+ _|-_", "element by element"),
 )

@@ -20,9 +20,9 @@ from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
 #: Suffixes that a compiler (``[clone .kd]``) or AMD's loader (``.kd``) adds to a symbol.
 _SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
-#: In mangled template arguments: numbers and built-in types before the first name.
+#: In mangled template arguments: what comes before the first name.
 _BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
-#: Template arguments that do not show what is computed: numbers, element types, chip generations.
+#: Template arguments that do not show what is computed: numbers, types, chips.
 _PLAIN_ARGUMENT = re.compile(
     r"\s*(?:\(.*\).*|-?\d.*|true|false|\w*(?:int|long|char|float|double|half|bool)\d*_?t?"
     r"|(?:ck_tile::)?gfx\w*)\s*"
@@ -38,8 +38,7 @@ _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
 
-#: Letters and nesting of a signature that are parsed; real ones have at most 10,000 letters and 3
-#: levels.
+#: Letters and nesting of a signature that are parsed; real ones: 10,000 letters, 3 levels at most.
 _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 
 
@@ -59,7 +58,7 @@ class KernelName:
 
 @lru_cache(maxsize=65536)
 def kernel_name(kernel: str) -> KernelName:
-    """Split the signature of a kernel into its parts; the signature may be mangled."""
+    """Split the signature of a kernel, mangled or not."""
     return _named(kernel[:_MOST_LETTERS], _MOST_NESTED)
 
 
@@ -119,7 +118,7 @@ def _arguments(template: str) -> list[str]:
 
 
 def _encoded(name: str, place: int) -> tuple[str, str]:
-    """Return (qualified name, template arguments) of a mangled symbol (Itanium ABI)."""
+    """Split a mangled symbol into qualified name and template arguments."""
     parts, end = unmangled(name, place)
     return "::".join(parts), name[end:] if name[end : end + 1] == "I" else ""
 
@@ -148,12 +147,12 @@ _HELPER = re.compile(
 def is_product(kernel: str) -> bool:
     """Return whether a kernel's name shows a matmul, convolution or attention."""
     name = kernel_name(kernel)
-    # cuBLAS calls some kernels only ``kernel``; their namespaces decide: internal::gemvx::kernel.
+    # cuBLAS calls some kernels only ``kernel``, as in internal::gemvx::kernel.
     tells = f"{name.qualified} {name.runs}" if name.runs or name.short == "kernel" else name.short
     return _PRODUCT.search(tells) is not None and _HELPER.search(name.short) is None
 
 
-#: Kernels that XLA's autotuner runs beside those that it times, with the same ``op_name``.
+#: Kernels that XLA's autotuner runs beside the kernels that it times.
 AUTOTUNER_CHECK = Rule(
     "pointwise",
     "XLA",
@@ -165,7 +164,7 @@ AUTOTUNER_DELAY = Rule("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps
 ROCM_MEMSET = Rule("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
 ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
 
-#: Kernels whose name decides even inside an op, because they are not the work of the op.
+#: Kernels that are not the work of the op around them, so their name decides.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
 #: Copies between tensors of one device. Source for casting copies: ATen's Loops.cuh.

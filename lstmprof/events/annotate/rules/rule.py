@@ -40,5 +40,5 @@ class Rule:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Return the compiled ``expression``; few commands need it, so it is compiled late."""
+        """Compile ``expression`` when it is first used."""
         return re.compile(self.expression)

@@ -158,7 +158,7 @@ XLA_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: Rules for the end of an ``op_name``: JAX's primitives, and TensorFlow's default names of nodes.
+#: Rules for the end of an ``op_name``, from JAX or TensorFlow.
 PRIMITIVE_RULES: tuple[Rule, ...] = (
     _primitive("rnn", r"rnn(?:_fwd|_bwd)?", "the primitive of cuDNN's recurrent layers"),
     _primitive("gemm", r"dot_general|dot|ragged_dot(?:_general)?|scaled_(?:dot|matmul)", "GEMM"),

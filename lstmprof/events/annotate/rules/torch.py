@@ -142,7 +142,7 @@ TORCH_RULES: tuple[Rule, ...] = (
     _torch("pointwise", r"_?upsample\w*|grid_sampler\w*|affine_grid\w*", "interpolation"),
 )
 
-#: Inductor's kernel names may also list ops that only rearrange data.
+#: Ops that only rearrange data, which Inductor's kernel names may also list.
 _VIEW = r"(?:_unsafe_view|view|permute|expand|unsqueeze|squeeze|select|slice|t|detach|alias)"
 _MOVE = r"(?:clone|copy_?|cat|stack|transpose|constant_pad_nd|index|roll|flip|split|repeat)"
 _VIEWS_ONLY = rf"triton_poi_fused_(?:{_VIEW}_)*"
@@ -179,7 +179,7 @@ _INDUCTOR = (
     ("conv", r"triton_tem_\w*convolution\w*", "convolution template"),
     ("gemm", r"triton_(?:tem|mm)_.*", "GEMM template"),
 )
-#: Each row of ``_INDUCTOR`` makes a rule for ops and a rule for kernels.
+#: Each row of ``_INDUCTOR`` makes a rule for ops and one for kernels.
 INDUCTOR_OPS = tuple(
     Rule(category, "torch.compile", names, f"Inductor's {reason}")
     for category, names, reason in _INDUCTOR
