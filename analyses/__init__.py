@@ -19,17 +19,13 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Part:
-    """A section of README.md about one study, with its questions; one file answers each question.
-
-    ``drawn`` is the question whose chart is shown, and ``title`` the chart's text for people who
-    cannot see it. ``note`` explains the study's words.
-    """
+    """A study's section of README.md, with its questions."""
 
     heading: str
-    questions: tuple[str, ...]
-    drawn: str
-    title: str
-    note: str = ""
+    questions: tuple[str, ...]  # names of modules: each file answers one question
+    drawn: str  # the question whose chart is shown
+    title: str  # the chart's text for people who cannot see it
+    note: str = ""  # explains the study's words
 
 
 PARTS = (

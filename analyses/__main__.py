@@ -132,7 +132,7 @@ def _in_words(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]
 
 
 def _in_numbers(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]:
-    """Yield each table of the study in Markdown: its numbers, their ratio, our ratio, verdict."""
+    """Yield the study's tables in Markdown, with our ratios and verdicts."""
     if claims:
         yield from (
             "Each cell has two numbers of the study, **their ratio**, our ratio, and our verdict.",

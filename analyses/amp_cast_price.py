@@ -29,14 +29,13 @@ TORCH, TORCH_AMP = ("torch-nn-lstm", "fp32"), ("torch-nn-lstm", "amp-bf16")
 KERAS, KERAS_AMP = ("keras-lstm", "fp32"), ("keras-lstm", "amp-bf16")
 #: TensorFlow's time in AMP over fp32: the middle of the study's 10 to 15 % faster.
 GAIN = 0.875
-#: Claims about the number of casts, which is exact. Other claims compare times of single runs on a
-#: busy machine, so their verdicts are only likely.
+#: Claims about the number of casts. These are exact; claims about times are only likely.
 COUNTED = ("claim (f), casts",)
 SAME = ["implementation", "workload", "mode", "version", "device"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per run in mixed precision: its casts, and its step divided by fp32's step."""
+    """Compare each mixed-precision step with the same step in fp32."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     amp = own[own["precision"].astype(str).str.startswith("amp-")]

@@ -35,7 +35,7 @@ OWN_LENGTHS = [named(SHORT).time_steps, named(LONG).time_steps]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per loop and sequence length: its step divided by PyTorch's layer's step."""
+    """Compare each loop with PyTorch's LSTM layer, by sequence length."""
     own = steps.table(runs)
     rows = []
     for time_steps, captured in _lengths(own):

@@ -33,8 +33,7 @@ COMMAND = (
     "--workload 1x320-ce-short --time-steps 20    # and 1x320-ce-long; 10 steps of 4x320-…"
 )
 BASE = "torch-nn-lstm"
-#: Network → step of the slowest LSTM divided by the step of the fastest, from the study's figures,
-#: whose labels are whole milliseconds.
+#: Network → slowest LSTM's step divided by the fastest's, from the study's figures (whole ms).
 SPREAD = {
     "1x320-ce-short": 5.1,
     "1x320-ce-long": 7.2,
@@ -94,7 +93,7 @@ def _work(
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: spread of each network, sentences of the text, ratios to PyTorch's layer."""
+    """Return the study's claims, with our numbers."""
     groups = [(str(network), group) for network, group in rows.groupby("network", sort=False)]
     why = {network: _why(network, group) for network, group in groups}
     spreads = [_spread(network, group, why[network]) for network, group in groups]
@@ -145,7 +144,7 @@ def _fastest(claim: Claim, rows: pd.DataFrame) -> Claim:
 
 
 def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
-    """Return a claim of the study's text, with its ratio in the study's table and our ratio."""
+    """Compare a sentence of the study with its table and with our runs."""
     sides = [
         (network, rows[(rows.network == network) & rows.implementation.isin(names.split())])
         for network, names in ((line.over_network, line.over), (line.under_network, line.under))
@@ -201,7 +200,7 @@ def _spread(network: str, rows: pd.DataFrame, why: str) -> Claim:
 
 
 def times(rows: pd.DataFrame) -> list[str]:
-    """Return our step times as a Markdown table: clean step, and mean with standard deviation."""
+    """Return our step times as a Markdown table, one column per network."""
     captured = rows[rows.our_ms.notna()]
     if not len(captured):
         return []

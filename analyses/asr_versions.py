@@ -29,7 +29,7 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per version of PyTorch, for implementations that ran in several versions."""
+    """Compare the versions of PyTorch in which an implementation ran."""
     own = steps.table(runs)
     kernels = {run.name: run.info.kernels_used for run in runs}
     own = own[(own.framework == "torch") & (own["mode"] == "train") & (own["precision"] == "fp32")]

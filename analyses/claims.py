@@ -56,36 +56,25 @@ class Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """A number or a sentence of a study, beside what our runs show.
-
-    Attributes:
-        says: the study's sentence, or a description of its number.
-        theirs, ours: the study's number, and ours; None for sentences without a number.
-        holds, seen: for such a sentence, whether our runs confirm it, and what they show.
-        likely: the opposite of ``holds`` is possible, too.
-        here, conditions: our runs, and how they differ from the study's.
-        needs, command: what settles the claim if no run of ours does.
-        why: the measured reason for a difference.
-        place, row, column: where the study states the claim; ``raw`` is its text there.
-    """
+    """A number or a sentence of a study, beside what our runs show."""
 
     study: Study
-    says: str
-    theirs: float | None
+    says: str  # the study's sentence, or what its number is
+    theirs: float | None  # None for a sentence without a number
     ours: Measured | None = None
     unit: str = "×"
-    holds: bool | None = None
-    likely: bool = False
-    seen: str = ""
-    here: str = ""
-    conditions: str = "CPU"
-    needs: str = "a GPU"
-    why: str = ""
-    command: str = ""
-    place: str = "text"
+    holds: bool | None = None  # whether our runs confirm the sentence
+    likely: bool = False  # the verdict is uncertain
+    seen: str = ""  # what our runs show
+    here: str = ""  # our runs
+    conditions: str = "CPU"  # how our runs differ from the study's
+    needs: str = "a GPU"  # what settles the claim if no run of ours does
+    why: str = ""  # the measured reason for a difference
+    command: str = ""  # to settle the claim
+    place: str = "text"  # where the study states the claim
     row: str = ""
     column: str = ""
-    raw: str = ""
+    raw: str = ""  # the study's text there
 
     @property
     def kind(self) -> str:
@@ -125,10 +114,7 @@ class Claim:
 
 
 def quoted(question: str) -> list[Claim]:
-    """Return the study's sentences about ``question``, as claims.
-
-    Claims about the interface of a library are settled on any machine; the others need a GPU.
-    """
+    """Return the study's sentences about ``question``, as claims."""
     table = published("in_words")
     table = table[table.question == question].astype(object).where(table.notna(), None)
     return [

@@ -27,15 +27,14 @@ from lstmprof.runs.metadata import condition
 COMMAND = "lstmprof capture --impl torch-nn-lstm --workload 'deepbench-lstm-*'"
 IMPLEMENTATION = "torch-nn-lstm"
 GATES = {"lstm": 4, "gru": 3}
-#: Largest step that we capture: a larger one takes a CPU core half a minute or more, and a capture
-#: has dozens of steps.
+#: Largest step that we capture: larger ones take half a minute or more on a CPU core.
 MOST_OPERATIONS = 2e12
 #: The size that grows → the sizes that stay equal
 GROWING = {"batch": ["cell", "hidden", "time_steps"], "time_steps": ["cell", "hidden", "batch"]}
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per size: the study's step, ours, our share of the fastest matmul's speed."""
+    """Return the study's step, our step, and our share of peak speed, per size."""
     own = steps.table(runs)
     fastest = _fastest_products(runs)
     rows = []
@@ -50,15 +49,12 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _fastest_products(runs: Sequence[lp.Run]) -> dict[str, float]:
-    """Return {name of a run: FLOP/s of the fastest matmul on its device}.
-
-    The rate is the highest over all runs on the device, because some runs were captured while the
-    device was slow.
-    """
+    """Return the FLOP/s of the fastest matmul on each run's device."""
     fastest: dict[tuple[object, ...], float] = {}
     for run in runs:
         rate = run.info.peaks.gemm_flops_per_s if run.info.peaks else None
         if rate:
+            # the highest of all runs, as some were captured while the device was slow
             fastest[_conditions(run)] = max(rate, fastest.get(_conditions(run), 0.0))
     return {run.name: fastest[_conditions(run)] for run in runs if _conditions(run) in fastest}
 
@@ -81,16 +77,13 @@ def recurrence(line: pd.Series) -> int:
 
 
 def operations(line: pd.Series) -> int:
-    """Return the number of operations in all matmuls of our training step.
-
-    Inputs as wide as the state double ``recurrence``; the backward pass has twice as many
-    operations.
-    """
+    """Count the operations of all matmuls in a training step."""
+    # 3: the backward pass has twice as many; 2: the inputs are as wide as the state
     return 3 * 2 * recurrence(line)
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: step at the largest batch (or most time steps) over step at the smallest."""
+    """Return claims about how the step grows with batch size or time steps."""
     made = []
     for by, keep in GROWING.items():
         for (cell, hidden, other), group in rows.groupby(keep, sort=False):

@@ -52,10 +52,8 @@ def bars(labels: Iterable[str], values: Sequence[float], title: str) -> alt.Laye
 
 
 def sweeps(series: dict[str, dict[str, pd.Series]]) -> alt.HConcatChart:
-    """Draw how ratios depend on sizes: a chart per kind of size, a ring where a curve passes 1.
-
-    ``series``: name of the ratio → kind of size (such as ``batch``) → ratios by size.
-    """
+    """Draw how ratios depend on sizes; rings mark where a ratio passes 1."""
+    # ``series``: name of the ratio → size such as ``batch`` → ratios
     curves = pd.DataFrame(
         [
             {"ratio": name, "size": size, "at": at, "times": times}

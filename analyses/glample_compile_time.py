@@ -123,7 +123,7 @@ def _why(column: str, library: str, rows: pd.DataFrame) -> str:
 
 
 def _command(network: str, row: pd.Series, column: str) -> str:
-    """Return the command that settles a claim on a GPU; Theano needs the study's own program."""
+    """Return the command that settles a claim on a GPU."""
     hidden, batch = re.findall(r"\d+", network)
     if row.library == "Theano":
         return (

@@ -67,7 +67,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: each system's time divided by PyTorch's, per GPU, and the study's lessons."""
+    """Return claims: each system's time divided by PyTorch's, per GPU."""
     base = rows[rows.implementation == BASE].iloc[0]
     made = []
     for column, gpu in GPUS:
@@ -97,7 +97,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _command(row: pd.Series) -> str:
-    """Return the command that settles a ratio on a GPU; most systems need the study's notebook."""
+    """Return the command that settles a ratio on a GPU."""
     if row.implementation == "keras-lstm":
         return COMMAND.replace("--workload", "--device cuda --workload")
     return (

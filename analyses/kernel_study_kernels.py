@@ -51,13 +51,11 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per comparison of Table 2, with our means over all common sizes.
-
-    Forward runs on a GPU are compared. If there are none, forward runs and sweeps on a CPU are.
-    """
+    """Return our mean ratio for each comparison in the study's Table 2."""
     own = steps.table(runs)
     own = own[own["mode"] == "forward"]
     on_gpu = own[own.device != "cpu"]
+    # without runs on a GPU, runs and sweeps on a CPU are compared
     forward = on_gpu if len(on_gpu) else pd.concat([own, sweep.rows().assign(device="cpu")])
     rows = []
     for line in published("kernel_study").to_dict("records"):
@@ -101,7 +99,8 @@ def _conditions(both: pd.DataFrame, line: dict[Hashable, str]) -> str:
 
 
 def mpe(first: pd.Series, second: pd.Series) -> float:
-    """Return the study's mean percentage error as a fraction; negative if ``second`` is slower."""
+    """Return the study's mean percentage error, as a fraction."""
+    # negative if ``second`` is slower
     return float(((first - second) / first).mean())
 
 
@@ -171,7 +170,7 @@ def _why(line: dict[Hashable, str]) -> str:
 
 
 def _in_words(name: str) -> str:
-    """Explain the study's ``TF mode 1``: "TF mode 1 (Keras's layer with many small matmuls)"."""
+    """Explain the mode: ``TF mode 1 (Keras's layer with many small matmuls)``."""
     return f"{name} (Keras's layer with {_MODES[name]})" if name in _MODES else name
 
 

@@ -53,7 +53,7 @@ def _row(run: lp.Run) -> dict[str, object]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims about the share of launches in the forward pass of Keras's modes 1 and 2."""
+    """Return claims about the share of launches in Keras's modes 1 and 2."""
     share, same, result = quoted("kernel_study_launch_share")
     launching = rows[rows["mode"] == "forward"].drop_duplicates("implementation", keep="last")
     launching = launching.set_index("implementation")

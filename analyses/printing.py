@@ -53,8 +53,7 @@ def _folders_of_runs(folder: Path) -> list[Path]:
     return [place for place in inner if not place.name.startswith(".") and run_folders_in(place)]
 
 
-#: Free pixels at the left of a chart. An SVG has only as much room as its labels need in the fonts
-#: of the machine that wrote it, so a browser with wider fonts cut off the first letters.
+#: Free pixels at the left of a chart, for browsers with wider fonts than ours.
 _LEFT = 40
 
 
@@ -65,7 +64,7 @@ def write_chart(chart: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, path: 
 
 
 def answer(analysis: ModuleType, rows: pd.DataFrame) -> str:
-    """Return the question, its table, the study's claims with our numbers, and the conclusion."""
+    """Return a question's table, claims and conclusion, as text."""
     claims: list[Claim] = analysis.claims(rows)
     parts = [title(analysis), plain(rows)]
     if claims:

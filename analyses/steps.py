@@ -14,8 +14,8 @@ from lstmprof.base.numbers import percent
 
 #: Categories of matmuls, and of ops that compute a whole layer
 PRODUCTS = ("gemm", "rnn")
-#: Host time of one kernel launch in µs: the median cudaLaunchKernel call of a loop over LSTMCell on
-#: an NVIDIA H200 (tests/h200/loop).
+#: Host time of a kernel launch in µs: the median cudaLaunchKernel of a loop on an H200
+#: (tests/h200/loop).
 LAUNCH_US = 8.6
 COLUMNS = (
     *("run", "implementation", "framework", "version", "workload", "cell", "layers", "hidden"),
@@ -25,7 +25,7 @@ COLUMNS = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per timed run; ``step_ms`` is the step without disturbances and profiler."""
+    """Return one row per timed run, with its undisturbed step."""
     captured = (_row(run) for run in runs if run.info.source == "capture")
     return pd.DataFrame([row for row in captured if row], columns=[*COLUMNS])
 
@@ -62,22 +62,18 @@ def _row(run: lp.Run) -> dict[str, object] | None:
 
 
 def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.DataFrame:
-    """Return one fp32 run of ``network`` per implementation, in its newest version.
-
-    If runs have different numbers of time steps, only runs with the most time steps count.
-    """
+    """Return each implementation's newest fp32 run of ``network``."""
     shortened = rf"{re.escape(network)}(?:-t\d+)?(?:-y\d+)?(?:-data)?"
     named = rows.workload.astype(str).str.fullmatch(shortened)
     usual = rows[named & (rows["precision"] == "fp32") & (rows["mode"] == mode)]
+    # only runs with the most time steps count
     longest = usual[usual.time_steps == usual.time_steps.max()]
     return newest(longest)
 
 
 def newest(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one run of the newest version per implementation.
-
-    If there are several, this is the run that took turns with most other runs.
-    """
+    """Keep the newest run of each implementation."""
+    # of equal versions, the run that took turns with most other runs
     keys = rows.version.map(version_key), rows.turns.map(len)
     order = rows.assign(_key=[*zip(*keys, strict=True)]).sort_values("_key", kind="stable")
     return order.groupby("implementation", sort=False).tail(1).drop(columns="_key")
@@ -114,11 +110,7 @@ def work(run: lp.Run) -> dict[str, float | None]:
 
 
 def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
-    """Say why a GPU separates the implementations more than a CPU does.
-
-    The study had ``time_steps`` time steps, and its cuDNN layer took ``cudnn_ms`` per training
-    step.
-    """
+    """Say why a GPU separates the implementations more than a CPU does."""
     captured = rows[rows.dispatch_share.notna()].drop_duplicates("implementation")
     dispatch, products = (ends(captured[c]) for c in ("dispatch_share", "product_share"))
     shares = (

@@ -37,7 +37,7 @@ def of(lines: pd.DataFrame, layer: Layer) -> pd.DataFrame:
 
 
 def along(lines: pd.DataFrame, size: str) -> pd.DataFrame:
-    """Return the rows in which only ``size`` (such as ``batch``) varies, the smallest first."""
+    """Return the rows in which only ``size`` varies, smallest first."""
     others = [name for name in SIZES if name != size]
     at = lines.groupby(others)[size].transform("nunique")
     return lines[at == at.max()].sort_values(size, kind="stable")
@@ -52,7 +52,7 @@ def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Seri
 
 
 def measured(lines: pd.DataFrame, over: Layer, under: Layer) -> list[Measured]:
-    """Return the step of ``over`` divided by that of ``under``, at all sizes that both have."""
+    """Divide the step of ``over`` by that of ``under``, at all common sizes."""
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     return [
         Measured(line.step_ms, line.low_ms, line.high_ms).over(

@@ -19,21 +19,16 @@ if TYPE_CHECKING:
 _INTERRUPTED = b"lstmprof: error: interrupted; no partial output was left\n"
 _NO_OUTPUT = "lstmprof: error: standard output is closed; redirect it to a file or to /dev/null\n"
 _IMPORTING = "<frozen importlib._bootstrap"
-#: Seconds until the exception of a signal is raised again, if it was postponed or lost.
+#: Seconds until a postponed or lost exception of a signal is raised again.
 _SOON_S = 0.02
-#: Seconds after which a computing thread lets another one run (``sys.setswitchinterval``). With
-#: Python's default, ten times as long, each answer of a worker thread would take that long.
+#: Seconds per turn of a Python thread; the default of 5 ms delays answers of worker threads.
 _TURN_S = 0.0005
-#: A signal during an import is postponed for at most this many seconds. After a signal, others are
-#: ignored for the same time, so that clean-up can finish.
+#: Seconds to wait for an import, or for clean-up, before a signal ends the process.
 _PATIENCE_S = 3.0
 
 
 def main() -> None:
-    """Run the command line and exit.
-
-    Exit codes are 0 (success), 1 (failure), 2 (usage) and 128 plus a signal's number.
-    """
+    """Run the command line, and exit with its code."""
     try:
         signals = _Signals()
         from lstmprof.base import process
@@ -62,11 +57,7 @@ def _uninstalled(error: ModuleNotFoundError) -> str:
 
 
 class _Signals:
-    """Handles SIGINT, SIGTERM and SIGHUP.
-
-    A signal ends the process at once; while ``code`` runs, it raises an exception instead. Signals
-    that the process ignores already (nohup, background) stay ignored.
-    """
+    """Ends the process, or the running command, at SIGINT, SIGTERM and SIGHUP."""
 
     def __init__(self) -> None:
         import atexit
@@ -81,14 +72,12 @@ class _Signals:
         self._terminated: type[BaseException] = KeyboardInterrupt
         names = [n for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
         numbers = [getattr(signal, name) for name in names]
+        # Signals that the process ignores already (nohup, background) stay ignored.
         self._taken = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
         self._handle(lambda number, frame: _end_at_once(number))
 
     def code(self, run: Callable[[list[str]], int], terminated: type[BaseException]) -> int:
-        """Run the command, and return its exit code.
-
-        During ``run``, SIGINT raises KeyboardInterrupt; other signals raise ``terminated``.
-        """
+        """Run the command, and return its exit code."""
         self._terminated = terminated
         code = None
         try:
@@ -118,14 +107,11 @@ class _Signals:
             self._signal.signal(self._signal.SIGALRM, self._signal.SIG_IGN)
 
     def _leave(self) -> None:
-        """End the process with the command's exit code; Python calls this last of all (atexit).
-
-        ``os._exit`` saves the unloading of modules, a tenth of a short command. It also keeps
-        Python from ending itself by SIGINT after a Ctrl-C has passed through ``exec``.
-        """
+        """End the process with the command's exit code, as the last atexit function."""
         if self._exit_code is not None:
             for stream in filter(None, (sys.stdout, sys.stderr)):
                 stream.flush()
+            # saves unloading modules, a tenth of a short command, and a second end by SIGINT
             os._exit(self._exit_code)
 
     def _handle(self, handler: Any) -> None:
@@ -153,7 +139,7 @@ class _Signals:
             self._signal.setitimer(self._signal.ITIMER_REAL, _SOON_S)
 
     def _unraisable(self, lost: Any) -> None:
-        """Raise the exception of a signal again soon, if Python dropped it in a finalizer."""
+        """Raise a signal's exception again, if Python dropped it in a finalizer."""
         if self.number and issubclass(lost.exc_type, (KeyboardInterrupt, self._terminated)):
             self._raised_s = -_PATIENCE_S
             self._try_soon()
@@ -185,12 +171,9 @@ def _end_at_once(number: int) -> NoReturn:
 
 
 def _has_output() -> bool:
-    """Return whether standard output is open; print an error if it is not.
-
-    Closed descriptors from 0 to 2 become /dev/null; otherwise the next opened file would get their
-    numbers.
-    """
+    """Return whether standard output is open; print an error if it is not."""
     has_output = sys.stdout is not None
+    # a closed descriptor becomes /dev/null; the next opened file would get its number
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

@@ -31,7 +31,7 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
-        """Import and return a command; the error for an unknown name suggests the nearest one."""
+        """Import and return a command."""
         if name not in VERBS:
             raise unknown_name("command", name, VERBS)
         module = importlib.import_module(f"lstmprof.commands.{VERBS[name][0]}.{name}")
@@ -59,7 +59,7 @@ def cli() -> None:
 
 
 class TerminatedError(BaseException):
-    """A signal, such as SIGTERM, ends the process; open work can clean up."""
+    """A signal, such as SIGTERM, ends the process."""
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
         super().__init__(number)
@@ -84,7 +84,7 @@ def run(arguments: list[str]) -> int:
 
 @contextmanager
 def _warnings_printed() -> Iterator[None]:
-    """Print lstmprof's CacheWarnings in one line, like errors."""
+    """Print lstmprof's CacheWarnings like errors."""
     with warnings.catch_warnings():
         others = warnings.showwarning
 
@@ -101,7 +101,7 @@ def _warnings_printed() -> Iterator[None]:
 
 
 def _exit_code_of(error: BaseException) -> int:
-    """Print an error and return its exit code; raise it again if it is a bug in lstmprof."""
+    """Print an error and return its exit code, unless it is a bug."""
     if isinstance(error, LstmprofError):
         return _refused(str(error), error.exit_code)
     if isinstance(error, click.ClickException):
@@ -120,10 +120,8 @@ def _exit_code_of(error: BaseException) -> int:
 
 
 def _interrupted(stop: BaseException) -> str:
-    """Return the message of an interrupted command, with a note on what it kept.
-
-    The note may belong to the exception's cause, because click wraps Ctrl-C in its own exception.
-    """
+    """Return the message of an interrupted command, with a note on what it kept."""
+    # click wraps Ctrl-C in its own exception, so the note may be on the cause
     raised = (stop, stop.__cause__, stop.__context__)
     notes = [note for error in raised for note in getattr(error, "__notes__", ())]
     return "; ".join([_INTERRUPTED, *notes[:1]])

@@ -13,13 +13,13 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Study:
-    """A study's text; ``read`` says what we took from it, and how exact its numbers are."""
+    """A study, and what we took from it."""
 
     name: str
     title: str
     address: str
     machine: str
-    read: str
+    read: str  # what we took from it, and how exact its numbers are
 
 
 ASR = Study(

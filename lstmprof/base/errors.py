@@ -24,15 +24,12 @@ import shlex
 from collections.abc import Callable, Iterable
 from typing import Any
 
-#: A message lists at most this many names, or else refers to ``lstmprof list``.
+#: A message lists at most this many names.
 MOST_LISTED = 24
 
 
 class LstmprofError(Exception):
-    """The base class of lstmprof's errors.
-
-    ``str()`` is one line: the fault, then the next step (what the user can do about it).
-    """
+    """The base class of lstmprof's errors."""
 
     exit_code = 1
 
@@ -42,7 +39,7 @@ class LstmprofError(Exception):
         super().__init__("; ".join(part for part in (self.fault, self.next_step) if part))
 
     def reword(self, words: Callable[[str], str]) -> None:
-        """Replace the texts of the fault and of the next step by ``words(text)``."""
+        """Replace the texts of the fault and of the next step."""
         LstmprofError.__init__(self, words(self.fault), words(self.next_step))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -56,18 +53,18 @@ def _unpickled(kind: type[LstmprofError], fault: str, next_step: str) -> Lstmpro
 
 
 class ProfileError(LstmprofError):
-    """Raised when a profile cannot be read; the message begins with ``path``."""
+    """A profile cannot be read; the message begins with its path."""
 
     def __init__(self, path: object, fault: str, next_step: str = "") -> None:
         super().__init__(f"{path}: {fault}", next_step)
 
 
 class ForeignFileError(ProfileError):
-    """Raised when a file has no known format; such files in a folder are skipped."""
+    """A file has no known format."""
 
 
 class DefectError(LstmprofError):
-    """Raised when an input triggers a bug in lstmprof; the message names a log to send us."""
+    """An input triggers a bug in lstmprof; the message names a log to send us."""
 
 
 class LeftOutWarning(UserWarning):
@@ -75,19 +72,19 @@ class LeftOutWarning(UserWarning):
 
 
 class CacheWarning(UserWarning):
-    """Issued when lstmprof cannot write its cache and uses a temporary folder instead."""
+    """lstmprof uses a temporary folder, because it cannot write its cache."""
 
 
 class CaptureError(LstmprofError):
-    """Raised when a capture's process fails, hangs, runs out of memory or refuses the workload."""
+    """A capture failed, or cannot run this workload."""
 
 
 class RunError(LstmprofError):
-    """Raised when a run is missing, damaged, of another schema version, or exists already."""
+    """A run is missing, damaged, of another schema version, or exists already."""
 
 
 class UsageError(LstmprofError):
-    """Raised when a name or a value given by the user is not valid."""
+    """The user gave an invalid name or value."""
 
     exit_code = 2
 
@@ -104,7 +101,6 @@ PERMISSIONS = "check its permissions"
 
 
 def is_readable_folder(path: str | os.PathLike[str]) -> bool:
-    """Return whether this user may list a folder and read its entries."""
     return os.access(path, os.R_OK | os.X_OK)
 
 
@@ -129,10 +125,7 @@ def without_url_secrets(text: str) -> str:
 
 
 def without_secrets(word: str) -> str:
-    """Replace secrets in a word of a command line by ``***``.
-
-    Secrets are tokens, values of options such as ``password=…``, and the user and query of a URL.
-    """
+    """Replace passwords and tokens in a word of a command line by ``***``."""
     if "://" in word:  # the query of a presigned URL is a secret
         address, mark, _ = word.partition("?")
         word = _USER_OF_URL.sub("://***@", address) + ("?***" if mark else "")
@@ -152,7 +145,6 @@ def command_line(words: Iterable[str]) -> str:
 
 
 def is_url(word: object) -> bool:
-    """Return whether ``word`` is a URL, not a file path."""
     return "://" in str(word)
 
 
@@ -209,10 +201,7 @@ def _has_folder() -> bool:
 
 
 def one_line(text: str) -> str:
-    """Remove line breaks and control characters, so that a text cannot fake output.
-
-    Bytes that are not valid text, as in some file names, become U+FFFD.
-    """
+    """Remove line breaks and control characters, so that a text cannot fake output."""
     return (text if text.isprintable() else "".join(map(_one_line, text))).strip()
 
 
@@ -225,11 +214,7 @@ def _one_line(character: str) -> str:
 def unknown_name(
     kind: str, name: str, choices: Iterable[str], *, shown_by: str = "lstmprof list"
 ) -> UsageError:
-    """Make the error for an unknown name; it suggests the nearest one.
-
-    ``kind`` is the noun before the name, such as "workload". ``shown_by`` is a command that lists
-    all names.
-    """
+    """Make the error for an unknown name, with the nearest known name."""
     names = list(choices)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     listed = ", ".join(names) if len(names) <= MOST_LISTED else "see " + shown_by

@@ -31,7 +31,7 @@ STACKS = ("modules", "python", "ops")
 LISTED = ("implementations", "workloads", "systems", "eras")
 #: Tables that ``breakdown`` prints by default.
 USUAL_TABLES = ("ledger", "kernels")
-#: The steps that a breakdown shows: the clean step (without disturbances), or the profiled steps.
+#: What a breakdown shows: the step without disturbances, or the profiled steps.
 STEPS = ("clean", "profiled")
 #: Details that ``diagnose`` prints only on request, such as ``--evidence``.
 DETAILS = ("evidence", "waterfall", "roofline", "warnings")
@@ -39,13 +39,12 @@ DETAILS = ("evidence", "waterfall", "roofline", "warnings")
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
 #: Default of ``--fail-if``: ``compare`` and ``gate`` fail if it is true.
 FAIL_IF = "slower > 3 %"
-#: Causes of time that ``diagnose --without`` removes to predict the step's time
-#: (``breakdown.replay.changes``).
+#: What ``diagnose --without`` can remove, to predict the step's time without it.
 CHANGES = (
     *("launch", "casts", "syncs", "copies", "python", "dispatch"),
     *("backward-copies", "zero-fills", "slice-backward"),
 )
-#: Ways to compute recurrent layers whose step time can be predicted (``breakdown.replay.changes``).
+#: Ways to compute recurrent layers, whose step time can be predicted.
 FORMS = ("layer", "compiled")
 #: Frameworks with another name in text than in run.json.
 FRAMEWORK_NAMES = {

@@ -16,19 +16,18 @@ _COMMON = re.compile(
     r"^(?:static )?void |\b(?:at|native|detail|c10|std)::"
     r"|(?:\(anonymous(?: namespace)?\)|<unnamed>)::"
 )
-#: Beginning of a mangled C++ name, such as ``_ZN2at6native13reduce_kernelILi512E…``; each part of
-#: the name follows its length.
+#: Beginning of a mangled C++ name: ``_ZN2at6native13reduce_kernelILi512E…``.
 MANGLED = re.compile(r"_ZN?K?L?(?=\d)")
 _LENGTH = re.compile(r"\d{1,5}")
 
 
 def or_dash(value: float | None, form: str = "{:,}") -> str:
-    """Format a number; None becomes a dash."""
+    """Format a number; a dash stands for None."""
     return UNKNOWN if value is None else form.format(value)
 
 
 def milliseconds(ns: float | None, digits: int = 1) -> str:
-    """Format ns in milliseconds, with three decimals below 1 ms; None becomes a dash."""
+    """Format nanoseconds in milliseconds: ``1_234_000`` -> ``1.2``."""
     if ns is None:
         return UNKNOWN
     ms = abs(ns) / 1e6
@@ -66,7 +65,7 @@ def times_a_step(number: float) -> str:
 
 
 def quantity(number: float | None, unit: str) -> str:
-    """Format a number with its unit: ``5.0 µs``, ``1.2 MB``, ``14,000 /s``; None becomes a dash."""
+    """Format a number with its unit: ``5.0 µs``, ``1.2 MB``, ``14,000 /s``."""
     if number is None:
         return UNKNOWN
     if unit == "ns":
@@ -85,11 +84,7 @@ def listed(words: Iterable[str]) -> str:
 
 
 def cropped(name: str, room: int = 60) -> str:
-    """Shorten a name to ``room`` characters.
-
-    First, ``bare`` removes what most kernel names have in common. Then a graph node (``a/b/c``)
-    keeps its end, any other name its beginning.
-    """
+    """Shorten a name to ``room`` characters."""
     name = name if len(name) <= room else bare(name)
     if len(name) <= room:
         return name
@@ -99,7 +94,7 @@ def cropped(name: str, room: int = 60) -> str:
 
 
 def cut_text(text: str, room: int) -> str:
-    """Shorten a text to ``room`` characters, after a word outside of brackets."""
+    """Shorten a text to ``room`` characters, at the end of a word."""
     if len(text) <= room:
         return text
     spaces = [match.start() for match in re.finditer(" ", text[:room])]
@@ -116,10 +111,7 @@ def with_short_names(sentence: str, names: Iterable[str], most: int = 60) -> str
 
 
 def bare(name: str) -> str:
-    """Shorten a kernel's name: no parameters, no return type, no namespaces of PyTorch.
-
-    Template arguments stay, but become ``<…>`` in a mangled name.
-    """
+    """Shorten a kernel's name to its function: ``at::native::f<int>(T*)`` -> ``f<int>``."""
     match = MANGLED.match(name)
     if match is not None:
         parts, end = unmangled(name, match.end())
@@ -131,11 +123,9 @@ def bare(name: str) -> str:
 
 
 def unmangled(symbol: str, place: int) -> tuple[list[str], int]:
-    """Return (parts of a mangled C++ name, position after them). Source: the Itanium C++ ABI.
-
-    The first part begins at ``place``. An anonymous namespace becomes ``_``.
-    """
+    """Split a mangled C++ name: ``2at6native3mulE`` -> ``at``, ``native``, ``mul``."""
     parts: list[str] = []
+    # Source: the Itanium C++ ABI.
     while length := _LENGTH.match(symbol, place):
         end = length.end() + int(length.group())
         if end > len(symbol):
@@ -156,7 +146,7 @@ def _without_parameters(name: str) -> str:
 
 
 def shown_name(name: str, most: int = MOST_SHOWN) -> str:
-    """Remove control characters from a name, and the middle if the name is long."""
+    """Shorten a long name in the middle, and remove control characters."""
     text = one_line(name)
     if len(text) <= most:
         return text
@@ -177,7 +167,7 @@ def made_unique(names: Iterable[str]) -> list[str]:
 
 
 def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
-    """Return one label per run: the short text, or the run's name if short texts repeat."""
+    """Return one label per run: the short text, or the run's name if texts repeat."""
     uses = Counter(short)
     return [
         text if text and uses[text] == 1 else name for name, text in zip(names, short, strict=True)

@@ -30,7 +30,7 @@ _Worker = subprocess.Popen[bytes]
 _SERVE = "from lstmprof.base.pool import serve; serve()"
 _MARK = "LSTMPROF_WORKER"
 _LENGTH_BYTES = 8
-#: Workers multiply no matrices, and OpenBLAS's threads would use CPU time while they wait.
+#: OpenBLAS's threads would use CPU time while a worker waits.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -39,10 +39,7 @@ class KilledError(Exception):
 
 
 class Pool(Executor):
-    """A pool of ``count`` worker processes.
-
-    If a worker is killed, only the task that it was running fails, and a new worker replaces it.
-    """
+    """A pool of worker processes that survives when one of them is killed."""
 
     def __init__(self, count: int) -> None:
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -59,20 +56,15 @@ class Pool(Executor):
     def submit(
         self, call: Callable[_Given, _Made], /, *args: _Given.args, **kwargs: _Given.kwargs
     ) -> Future[_Made]:
-        """Call a function in a worker process; return a future of its result."""
+        """Call a function in a worker process."""
         return self._threads.submit(self._answer, pickle.dumps((call, args, kwargs), protocol=5))
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self.shutdown(wait=error is None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """End the workers: after their current tasks if ``wait``, or else at once.
-
-        Tasks that have not begun are cancelled, unless ``wait`` is True and ``cancel_futures``
-        False.
-        """
-        # The threads end first: a thread that begins a task after the workers have ended would wait
-        # for ever.
+        """End the workers: after their current tasks if ``wait``, otherwise at once."""
+        # Threads end first: a thread that begins a task without workers would wait for ever.
         self._threads.shutdown(wait, cancel_futures=cancel_futures or not wait)
         self._is_open = False
         for worker in self._started:

@@ -13,34 +13,26 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-#: Settings of glibc's mallopt(3) in bytes: keep freed memory up to the first value
-#: (M_TRIM_THRESHOLD); blocks above the second (M_MMAP_THRESHOLD) return to the system when freed.
+#: Settings of glibc's mallopt(3) in bytes: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD.
 _KEPT_BYTES = {-1: 2**26, -3: 2**25}
 #: Setting -> (environment variable by which users and dask set it, glibc's default).
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
-#: Python's garbage collector runs after so many new containers. The default is 700, and every
-#: hundredth run searches all objects of the imported libraries.
+#: New containers after which Python collects garbage; the default of 700 costs too much time.
 _COLLECT_AFTER = 100_000
 #: Sets the number of OpenBLAS's threads; the default is one per core.
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def be_quick() -> None:
-    """Make this process faster for a short command.
-
-    Afterwards, pandas cannot be imported, and NumPy uses one BLAS thread.
-    """
+    """Make this process faster for a short command."""
     sys.meta_path[:0] = [_WithoutPandas, _WithoutThreads]
     gc.set_threshold(_COLLECT_AFTER)
     keep_freed_memory()
 
 
 def keep_freed_memory() -> None:
-    """Keep the memory of freed arrays of a few megabytes for later arrays.
-
-    By default glibc returns it to the system and requests it again, which causes two thirds of the
-    page faults of a breakdown of a million events.
-    """
+    """Keep the memory of freed arrays for later arrays."""
+    # returning it to the system causes two thirds of a breakdown's page faults
     _set_allocator(_KEPT_BYTES)
 
 
@@ -66,10 +58,7 @@ def _set_allocator(sizes: dict[int, int], *, give_back: bool = False) -> None:
 
 
 class _WithoutPandas:
-    """An import hook that reports pandas as missing; pyarrow imports it with the first array.
-
-    Importing pandas takes as long as the rest of a command, which shows no data frame.
-    """
+    """An import hook that hides pandas, because its import takes as long as a command."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
@@ -78,14 +67,11 @@ class _WithoutPandas:
 
 
 class _WithoutThreads:
-    """An import hook that loads NumPy with one BLAS thread, because no command multiplies matrices.
-
-    Otherwise each of OpenBLAS's threads looks for work during 25 ms of CPU time. Processes that
-    this one starts keep the default.
-    """
+    """An import hook that loads NumPy with one BLAS thread."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        # no command multiplies matrices, and each idle BLAS thread spins for 25 ms of CPU time
         if name != "numpy" or _BLAS_THREADS in os.environ:
             return None
         spec = PathFinder.find_spec(name, path, target)

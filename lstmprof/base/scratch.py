@@ -36,7 +36,7 @@ def own_prefix(prefix: str) -> str:
 
 
 def left_by_ended_processes(folder: Path, prefix: str) -> list[Path]:
-    """Return the files with this prefix that ended processes of this host left behind."""
+    """Return the files that ended processes of this host left behind."""
     place = prefix + _host_identity()
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if name.startswith(place)]
@@ -62,12 +62,12 @@ def _is_number(text: str) -> bool:
 
 
 def _host_identity() -> str:
-    """Return the part of a file name that shows host, id of its boot, and PID namespace."""
+    """Name this process's host, its boot and its PID namespace."""
     return f"{socket.gethostname()}-{_boot()}-{_namespace()}-"
 
 
 def _is_known() -> bool:
-    """Return whether ``/proc`` shows the processes of this process's own PID namespace."""
+    """Return whether ``/proc`` shows this PID namespace."""
     with suppress(OSError):
         return bool(_boot()) and os.readlink(str(_PROC / "self")) == str(os.getpid())
     return False
@@ -86,12 +86,10 @@ def _namespace() -> str:
 
 
 def _start_of(pid: str) -> str | None:
-    """Return when a process started, in ticks since the boot; None if it does not exist.
-
-    Source: proc_pid_stat(5), starttime.
-    """
+    """Return when a process started, in ticks since the boot."""
     with suppress(OSError):
         stat = (_PROC / pid / "stat").read_text("utf-8", "replace")
+        # starttime in proc_pid_stat(5)
         return stat.rpartition(")")[2].split()[19]
     return None
 
@@ -145,7 +143,7 @@ def remove(folder: Path) -> None:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a folder in TMPDIR, removed at the end of the block."""
+    """Yield a folder in TMPDIR, and remove it at the end."""
     folder = _unused_folder()
     try:  # a signal may arrive as soon as the folder exists
         _make(folder)
@@ -162,7 +160,7 @@ def made_temporary_folder() -> Path:
 
 
 def _unused_folder() -> Path:
-    """Return an unused path in TMPDIR, after removing folders of killed processes."""
+    """Remove folders of killed processes, and return an unused path in TMPDIR."""
     try:
         base = Path(tempfile.gettempdir())
     except OSError as fault:
@@ -181,7 +179,7 @@ def _make(folder: Path) -> None:
 
 @contextmanager
 def room_in(folder: Path) -> Iterator[None]:
-    """Convert an OSError of the block to an error about temporary files in ``folder``."""
+    """Report an OSError of the block as an error about temporary files."""
     try:
         yield
     except OSError as fault:

@@ -21,8 +21,7 @@ from typing import Any, TextIO
 
 from lstmprof.base.errors import LstmprofError, one_line
 
-#: Characters that are removed: C0 (except line ends), DEL, C1, direction marks, zero-width
-#: characters, line separators, interlinear annotations, lone surrogates, tags.
+#: Characters that could fake output: control, direction, zero-width and tag characters, surrogates.
 _CONTROL = (
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -37,11 +36,7 @@ class OutputError(LstmprofError):
 
 
 class Stream:
-    """Writes text to a file or terminal; each control character becomes a space.
-
-    After a failure, it raises OutputError, or BrokenPipeError if the reader has gone. It raises
-    nothing if ``quiet``.
-    """
+    """Writes text to a file or terminal, without control characters."""
 
     def __init__(
         self, file: TextIO, name: str, *, quiet: bool = False, pattern: re.Pattern[str] = _PLAIN
@@ -54,7 +49,7 @@ class Stream:
 
     @property
     def styled(self) -> Stream:
-        """Return a stream that lets the codes of lstmprof's own colours pass."""
+        """Return a stream that lets lstmprof's own colours pass."""
         return Stream(self._file, self._name, quiet=self._quiet, pattern=_STYLED)
 
     def write(self, text: str) -> int:
@@ -82,7 +77,7 @@ class Stream:
             self._file.write(text.encode(encoding, "replace").decode(encoding))
 
     def _try(self, action: Callable[[], object]) -> None:
-        """Call ``action``; after the first failure, raise that failure again instead."""
+        """Call ``action``, or raise the first failure again."""
         try:
             if self._fault is None:
                 action()
@@ -100,7 +95,7 @@ class Stream:
 
 
 def _forget(file: TextIO) -> None:
-    """Discard text in the file's buffer, because Python would report an error at exit."""
+    """Discard the file's buffer, because Python would report an error at exit."""
     with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123
         os.dup2(nowhere.fileno(), file.fileno())
 
@@ -118,7 +113,7 @@ def guarded() -> Iterator[None]:
 
 
 def styled(file: TextIO) -> TextIO:
-    """Return a stream that lets the codes of lstmprof's own colours pass."""
+    """Return a stream that lets lstmprof's own colours pass."""
     return file.styled if isinstance(file, Stream) else file  # type: ignore[return-value]
 
 

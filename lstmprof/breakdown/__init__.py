@@ -63,17 +63,12 @@ _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kerne
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The breakdown of one run; each table is computed on first use.
-
-    ``windows`` has the start and end of each step of each rank. ``step_range`` is a regular
-    expression: every range with a matching name is a step. If it is None, the profile marks its
-    own steps. ``recorded`` counts each rank's events by type (steps, ops, launches, kernels …).
-    """
+    """The breakdown of one run; each table is computed on first use."""
 
     run: Run
-    windows: list[Window]
-    step_range: str | None = None
-    recorded: tuple[Recorded, ...] = ()
+    windows: list[Window]  # start and end of each step of each rank
+    step_range: str | None = None  # regular expression for the ranges that are steps
+    recorded: tuple[Recorded, ...] = ()  # each rank's numbers of events
     _made: dict[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
     _clean: dict[tuple[int | None, int | None], CleanStep] = field(
         default_factory=dict, repr=False, compare=False
@@ -99,36 +94,29 @@ class Breakdown:
         return _marked(events, self.step_range) if self.step_range else events
 
     def events_of_rank(self, rank: int | None, loaded: Packed | None = None) -> EventTable:
-        """Return the events of ``rank``, and a few events of other ranks.
-
-        With these, each thread has the number that it has in the whole profile.
-
-        Args:
-            loaded: events that are already in memory, from ``events_of_ranks``.
-        """
+        """Return the events of ``rank``, and a few events of other ranks."""
         if len(self.ranks) < 2:
             return self.events()
         loaded = loaded or self.events_of_ranks([rank])
+        # with a few events of other ranks, each thread keeps its number
         return loaded.table(SCHEMA.names, rows_of_ranks(loaded, [rank]))
 
     def events_of_ranks(self, ranks: Collection[int | None]) -> Packed:
-        """Return the events of ``ranks``, and a few events of other ranks.
-
-        With these, each thread has the number that it has in the whole profile.
-        """
+        """Return the events of ``ranks``, and a few events of other ranks."""
         names = SCHEMA.names
         loaded = self.packed(names) if self.step_range else self.run.packed(names)
+        # with a few events of other ranks, each thread keeps its number
         return loaded.only(names, rows_of_ranks(loaded, ranks))
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Return ``columns`` of the events in narrow integers, which need a third of the memory."""
+        """Return ``columns`` of the events in narrow integers, to save memory."""
         if self.step_range:
             return packed(self.events().select(columns))
         return Packed(self.run.narrow_events(columns))
 
     @property
     def ranks(self) -> list[int | None]:
-        """Return the ranks in the order of their first steps; ``[None]`` if none is recorded."""
+        """Return the ranks in the order of their first steps."""
         return list(dict.fromkeys(window.rank for window in self.windows))
 
     def clean(self, rank: int | None, device: int | None) -> CleanStep:
@@ -144,10 +132,7 @@ class Breakdown:
     def attributed_steps(
         self, rank: int | None, device: int | None
     ) -> tuple[EventTable, list[Window], Intervals]:
-        """Return the events and steps of a device or the host, and what it did at each time.
-
-        Disturbances and the profiler's overhead are removed if there are enough steps.
-        """
+        """Return the events, steps and time intervals of a device or the host."""
         if self.has_clean:
             clean = self.clean(rank, device)
             return clean.events, list(clean.windows), clean.intervals
@@ -170,7 +155,7 @@ class Breakdown:
 
     @cached_property
     def timings(self) -> Timings | None:
-        """Return statistics of the iterations timed without a profiler; None if there are none."""
+        """Return statistics of the iterations timed without a profiler."""
         table = self.run.timings()
         if table is None:
             return None
@@ -181,11 +166,7 @@ class Breakdown:
         return timings(table, self.run.info, clean.span, work_varies=clean.work_varies)
 
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
-        """Return where the time of a step goes, for each rank and device.
-
-        This is the step without disturbances. With ``profiled``, or if too few steps or too many
-        events were recorded, it is the mean profiled step.
-        """
+        """Return where the time of a step goes, for each rank and device."""
         lanes = mean_steps(self.ledger)
         if profiled or not self.has_clean:
             return lanes
@@ -225,12 +206,7 @@ class Breakdown:
 def break_down(
     run: Run, step_range: str | None = None, tables: Sequence[str] = names.USUAL_TABLES
 ) -> Breakdown:
-    """Return the breakdown of ``run``.
-
-    Args:
-        step_range: regular expression; every host range with a matching name is a step.
-        tables: tables to compute while the events are in memory; others follow on first use.
-    """
+    """Break down a run, and compute ``tables`` while its events are in memory."""
     wanted = map(table_of, dict.fromkeys(n for t in tables for n in table_of(t).joined or (t,)))
     from_events = [kind for kind in wanted if not kind.needs_files]
     by_name, step_windows = _tables_and_windows(run, step_range, from_events)
@@ -316,11 +292,7 @@ def rows_of(
 def account_rows(
     breakdowns: Sequence[Breakdown], *, profiled: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the breakdown of each run as rows, such as ``gemm``, 2,000,000 ns.
-
-    The column ``steps`` is ``clean`` (a step without disturbances) or ``profiled`` (the mean
-    profiled step).
-    """
+    """Return the breakdowns as rows, such as ``gemm``, 2,000,000 ns."""
     return [
         {
             "run": breakdown.run.name,
@@ -367,19 +339,13 @@ def _timing_rows(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
 
 
 def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
-    """Return groups of runs whose step times can be compared, such as ``[[0, 2], [1]]``.
-
-    The numbers are indices in ``breakdowns``. Runs without timings are omitted.
-    """
+    """Group the runs whose step times can be compared: ``[[0, 2], [1]]``."""
     timed = [i for i, breakdown in enumerate(breakdowns) if breakdown.timings is not None]
     return alike(timed, lambda position: breakdowns[position].run.info)
 
 
 def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
-    """Return how much slower each run is than the fastest one, such as ``{0: 1.0, 2: 1.8}``.
-
-    The keys are indices in ``breakdowns``. Only comparable runs are compared.
-    """
+    """Return each run's slowdown against the fastest: ``{0: 1.0, 2: 1.8}``."""
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):
         steps = {i: t.step_ns for i in group if (t := breakdowns[i].timings) is not None}

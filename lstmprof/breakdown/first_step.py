@@ -53,7 +53,7 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
 
 
 def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
-    """Break down ``step``; idle time more than ``latency_ns`` after a launch counts as queued."""
+    """Break down one step with a given launch latency."""
     waits = {
         device.number: replace(waits_of(device), latency_ns=latency_ns)
         for device in device_activities(events, step.rank)

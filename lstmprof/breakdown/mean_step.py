@@ -39,36 +39,26 @@ def lane_words(rank: int | None, device: int | None) -> str:
 
 @dataclass(frozen=True)
 class Recording:
-    """The profiler's overhead in a mean step, from the number of recorded events.
-
-    ``ns`` is the time that lstmprof subtracts. It may be less than ``events`` × ``event_ns``,
-    because no time interval becomes shorter than 0. ``measured``: this capture measured
-    ``event_ns``.
-    """
+    """The profiler's overhead in a mean step, from its number of events."""
 
     events: float
     event_ns: float
-    ns: int
-    measured: bool
+    ns: int  # subtracted time; no interval becomes shorter than 0
+    measured: bool  # whether this capture measured ``event_ns``
 
 
 @dataclass(frozen=True)
 class MeanStep:
-    """The mean step of one device of a rank, or of the host if ``device`` is None.
-
-    ``parts`` has the ns of each category of work and each cause of idle time, such as ``("busy",
-    "gemm", 2_000_000)``. These are sums over ``steps`` steps; their total is ``total_ns``.
-    ``clean``: without disturbances and profiler overhead. ``recording``: the profiler's overhead,
-    if lstmprof recorded the profile.
-    """
+    """The mean step of one device of a rank, or of the host."""
 
     rank: int | None
-    device: int | None
+    device: int | None  # None: the host
     steps: int
-    total_ns: int
+    total_ns: int  # of all steps
+    # sums over all steps, such as ("busy", "gemm", 2_000_000)
     parts: tuple[tuple[str, str, int], ...]
     recording: Recording | None = None
-    clean: bool = False
+    clean: bool = False  # without disturbances and profiler overhead
 
     @property
     def mean_ns(self) -> float:
@@ -82,7 +72,7 @@ class MeanStep:
 
     @property
     def waits_for_host_share(self) -> float | None:
-        """Return the share of the step in which the device waits for its host; None if unknown."""
+        """Return the share of the step in which the device waits for its host."""
         idle = [(part, ns) for state, part, ns in self.parts if state == "idle"]
         unknown = idle and all(part.removeprefix(TAIL) == UNATTRIBUTED for part, _ in idle)
         if self.device is None or unknown:
@@ -125,12 +115,10 @@ def in_reading_order(
 
 
 def mean_of(totals: Sequence[int], steps: int) -> list[int]:
-    """Return ``totals`` divided by ``steps``, as integers that sum to the rounded mean.
-
-    Source: the largest remainder method.
-    """
+    """Divide ``totals`` by ``steps``, to integers that sum to the rounded mean."""
     floors = [total // steps for total in totals]
     missing = round(sum(totals) / steps) - sum(floors)
+    # the largest remainder method
     by_remainder = sorted(range(len(totals)), key=lambda i: -(totals[i] % steps))
     for i in by_remainder[:missing]:
         floors[i] += 1

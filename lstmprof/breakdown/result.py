@@ -101,7 +101,7 @@ class Table:
 
 
 def html_table(heads: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in HTML; ``heads`` are pairs (name, tooltip)."""
+    """Return an HTML table with heads of (name, tooltip)."""
     head = "".join(f'<th title="{_safe(title)}">{_safe(name)}</th>' for name, title in heads)
     body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -114,7 +114,7 @@ class Answer:
 
 
 def _plain(value: Any) -> Any:
-    """Convert ``value`` to a type of JSON; NaN and infinity become None."""
+    """Convert ``value`` to a type of JSON (NaN: None)."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Decimal):
@@ -138,11 +138,7 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
-    """Run one SELECT over the tables of ``runs``; the answer can be read inside ``with``.
-
-    ``timeout_s`` limits the time until the last row is read. DuckDB may reject the query even while
-    rows are read.
-    """
+    """Run one SELECT over the tables of ``runs``."""
     try:
         import duckdb
     except ImportError as fault:
@@ -162,6 +158,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
             result = query.waited_for(lambda: database.execute(sql).description)
             names = [name for name, *_ in result]
             types = [str(type_) for _, type_, *_ in result]
+            # DuckDB may reject the query even while rows are read
             yield Answer(names, types, _rows(query))
 
 
@@ -237,22 +234,17 @@ class _Query:
         return left_s
 
     def _stop(self) -> None:
-        """Interrupt the query again and again until the thread is free.
-
-        DuckDB ignores an interrupt that comes too early.
-        """
+        """Interrupt the query until its thread is free."""
         ended = self.thread.submit(bool)
+        # DuckDB ignores an interrupt that comes too early
         while not ended.done():
             with suppress(Exception):  # DuckDB raises while it reads a table from Python
                 self.database.interrupt()
             wait([ended], _AGAIN_S)
 
     def register(self, name: str, table: pa.Table) -> None:
-        """Let queries read ``table`` under ``name``.
-
-        DuckDB runs in ``thread``: in the main thread, it would hide an exception raised by a
-        signal.
-        """
+        """Let queries read ``table`` under ``name``."""
+        # in the main thread, DuckDB would hide an exception raised by a signal
         self.waited_for(lambda: self.database.register(name, table))
 
 
@@ -262,18 +254,16 @@ def _rows(query: _Query) -> Iterator[Sequence[Any]]:
 
 
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
-    """Return the words of the query ``sql``, among them the names of its tables.
-
-    DuckDB's ``get_table_names`` would be exact, but may access the network.
-    """
+    """Return the words of the query, among them the names of its tables."""
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:
         raise UsageError("the query must be exactly one SELECT", "tables: " + ", ".join(NAMES))
+    # DuckDB's ``get_table_names`` would be exact, but may access the network
     return set(re.findall(r"\w+", sql.lower()))
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Register all tables, but fill only the ``wanted`` ones; return the Parquet files to read."""
+    """Register all tables, fill the ``wanted`` ones, return the files to read."""
     query.register("runs", facts_table([(run.name, run.info) for run in runs]))
     paths: list[Path] = []
     for name, columns in _FILES.items():

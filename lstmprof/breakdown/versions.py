@@ -23,10 +23,7 @@ class VersionedRun:
 
 
 def by_version(breakdowns: Sequence[Breakdown]) -> list[list[VersionedRun]]:
-    """Return, per group of comparable runs, those of implementations with several versions.
-
-    The runs of an implementation follow each other, oldest version first.
-    """
+    """Group comparable runs of implementations that have several versions."""
     slowdown = compared(breakdowns)
     groups = [
         [

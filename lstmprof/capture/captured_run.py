@@ -40,9 +40,9 @@ PER_STEP = (
     *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
     *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
 )
-#: Entries of run.json that must be equal in all rounds. Only the denormal mode of the framework's
-#: threads may differ by process.
+#: Entries of run.json that must be equal in all rounds.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
+#: Except this one: each process may flush denormals or keep them.
 NOT_ALIKE = "settings.framework_denormals"
 #: Columns of timings.parquet that are summed for run.json, without warm-up.
 SUMS = {
@@ -64,10 +64,7 @@ def write_captured(
     source: str = CAPTURED,
     ranks: Sequence[int] = (),
 ) -> Run:
-    """Write a run from the results of its worker processes.
-
-    Each result is one round of a capture, or one rank of a distributed job if ``ranks`` are given.
-    """
+    """Write a run from the results of its rounds, or of a job's ranks."""
     refuse_unless_alike(rounds)
     profile = (
         _profile_of_ranks(rounds, ranks)
@@ -105,7 +102,7 @@ def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
 
 
 def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (path, value): ``{"versions": {"torch": "2.8"}}`` -> ``("versions.torch", "2.8")``."""
+    """Flatten a mapping: ``{"versions": {"torch": "2.8"}}`` -> ``versions.torch``."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _facts(value, f"{prefix}{name}.")
@@ -154,7 +151,7 @@ def _link(source: Path, place: Path) -> None:
 
 
 def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """Combine the rounds' entries of run.json: join lists, sum counters, take the peak memory."""
+    """Combine the rounds' entries of run.json."""
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]
@@ -192,7 +189,7 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _joined_lists(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Join lists of one value per profiled step: ``[3, 5]`` and ``[4]`` -> ``[3, 5, 4]``."""
+    """Join lists with one value per profiled step."""
     lists = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count
@@ -202,7 +199,7 @@ def _joined_lists(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """Sum columns of the timings, such as ``wall_ns``, over all iterations except warm-up."""
+    """Sum the timings over all iterations except warm-up."""
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()

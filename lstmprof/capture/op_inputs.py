@@ -51,7 +51,7 @@ def _compact(values: Any) -> str:
 def _joined(
     events: EventTable, recorded: Recorded, rank: int | None
 ) -> list[tuple[Ints, tuple[list[str], list[str]]]]:
-    """Return, per op name and step: row numbers of the ops, and their shapes and dtypes."""
+    """Return row numbers, shapes and dtypes of the ops, by name and step."""
     codes, names = events.texts("name")
     step = events.ints("step", UNKNOWN)
     if rank is not None:
@@ -79,7 +79,7 @@ def _joined(
 
 
 def _inputs_in_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
-    """Return one entry per op of this name in a step; ``[]`` if the ops cannot be told apart."""
+    """Return one entry per op in a step, unless the ops cannot be told apart."""
     if any(step is not None for _, _, step in recorded):
         entries = [entry for entry in recorded if entry[2] == number]
         return entries if len(entries) == count else []
@@ -95,7 +95,7 @@ def _recorded(name: str, recorded: Recorded) -> list[Entry]:
 
 
 def _plain(name: str) -> str:
-    """Shorten a node's name: ``PartitionedCall/forward/MatMul:MatMul`` -> ``forward/MatMul``."""
+    """Shorten ``PartitionedCall/forward/MatMul:MatMul`` to ``forward/MatMul``."""
     if "/" not in name:
         return name
     return _OP_TYPE.sub("", _CALLED.sub("", _INLINED.sub("", name)))

@@ -16,8 +16,7 @@ from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload, checked
 
 MODES = ("train", "forward")
-#: fp32: no TF32 anywhere. tf32: matmuls may round their inputs to TF32. amp-*: the framework's own
-#: mixed precision, with gradient scaling for fp16.
+#: fp32 never uses TF32. amp-*: the framework's own mixed precision, fp16 with gradient scaling.
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 LONGEST_S = 30 * 86400.0
 #: Worker processes per run; fewer than three would not show how much timings differ by process.
@@ -108,7 +107,7 @@ class CaptureRequest:
 
 
 def run_name(request: CaptureRequest) -> str:
-    """Return the run's name: implementation, workload, precision, and non-default options."""
+    """Name a run by implementation, workload, precision and changed options."""
     parts = [request.implementation, request.workload.name, request.precision]
     parts += [request.mode] if request.mode != "train" else []
     parts += [request.device.replace(":", "")] if request.device != "auto" else []
@@ -132,7 +131,7 @@ def switched(request: CaptureRequest) -> List[str]:
 
 
 def wanted(request: CaptureRequest) -> List[str]:
-    """Return the features that a request needs: ``["cpu", "fp32", "fp32 on cpu", "train", …]``."""
+    """Return the features that a request needs: ``["cpu", "fp32", …]``."""
     workload, device = request.workload, request.device.partition(":")[0]
     both = "{} on {}".format(request.precision, device)
     needs = [device, request.precision, both, request.mode, workload.loss]
@@ -160,7 +159,7 @@ def wanted(request: CaptureRequest) -> List[str]:
 
 
 def refusal(request: CaptureRequest) -> Optional[str]:
-    """Return why the implementation does not support a request; None if it does."""
+    """Return why the implementation does not support a request."""
     refuses = request.row.refusals()
     for need in wanted(request):
         if need in refuses:
@@ -187,7 +186,7 @@ class CaptureResult:
 
 
 def check(request: CaptureRequest) -> None:
-    """Raise UsageError if a request is not valid, or not supported by its implementation."""
+    """Raise UsageError if a request is not valid or not supported."""
     of = {"mode": MODES, "precision": PRECISIONS, "profiler": PROFILERS}
     for field, choices in of.items():
         if getattr(request, field) not in choices:
@@ -223,12 +222,7 @@ THEN = (GO_ON, STOP)
 
 @dataclasses.dataclass(frozen=True)
 class ScriptRequest:
-    """How to measure a user's script.
-
-    ``step_function`` is ``name`` in the script or ``module:name``; by default, hooks in the
-    framework find the steps. ``parts`` is the folder in which the ranks of a job leave their
-    results, ``folder`` the recording of Nsight Systems, ``facts`` further entries of run.json.
-    """
+    """How to measure a user's script."""
 
     target: str
     place: str
@@ -238,18 +232,18 @@ class ScriptRequest:
     warmup: int = 5
     timed: int = 20
     steps: int = 10
-    step_function: Optional[str] = None
+    step_function: Optional[str] = None  # ``name`` in the script, or ``module:name``
     framework: Optional[str] = None
     then: str = GO_ON
     profiler: str = FRAMEWORKS_OWN
     force: bool = False
     quiet: bool = False
     watch: bool = False
-    parts: str = ""
+    parts: str = ""  # folder for the results of a job's ranks
     compare_with: Optional[str] = None
     writer: str = sys.executable
-    folder: str = ""
-    facts: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    folder: str = ""  # for the recording of Nsight Systems
+    facts: Dict[str, Any] = dataclasses.field(default_factory=dict)  # more for run.json
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

@@ -26,7 +26,7 @@ def paths(_: click.Context, option: click.Parameter, begun: str) -> list[Complet
 def implementations(
     context: click.Context, option: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Return the names of implementations that begin like this, or else files."""
+    """Complete names of implementations, or else files."""
     from lstmprof.implementations import TABLE
 
     return _items((row.name for row in TABLE), begun) or paths(context, option, begun)

@@ -123,7 +123,7 @@ class Stages:
         self._done = 0
 
     def at(self, stage: str) -> None:
-        """Print that a stage begins, unless another line was printed shortly before."""
+        """Print that a stage begins, unless a line was printed just before."""
         if sys.stderr.isatty() and self._clock() - self._printed_s >= self.EVERY_S:
             self._printed_s = self._clock()
             say(f"{stage} …")
@@ -147,11 +147,11 @@ class LeftOut:
 
     @property
     def code(self) -> int:
-        """Return 1 if a profile or run was skipped; files that are no profiles do not count."""
+        """Return the exit code: 1 if a profile or run was skipped."""
         return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
 
     def print_all(self, word: str = "left out:") -> None:
-        """Print each error, and how many there are; files that are no profiles share a line."""
+        """Print the errors, with one line for all files that are no profiles."""
         foreign = [fault for fault in self.faults if isinstance(fault, ForeignFileError)]
         shared = len(foreign) > MOST_FOREIGN_LINES and word == "left out:"
         for fault in self.faults:
@@ -179,7 +179,7 @@ def leaving_out() -> Iterator[LeftOut]:
 
 @contextlib.contextmanager
 def trying(place: object, left_out: LeftOut) -> Iterator[None]:
-    """Add an error of the block to ``left_out``; it is about the input ``place``."""
+    """Collect an error of the block in ``left_out``."""
     from lstmprof.runs.border import border
 
     try:
@@ -219,7 +219,7 @@ def broken_down(
     tables: Sequence[str],
     look: Callable[[Breakdown], object] = lambda breakdown: None,
 ) -> list[Breakdown]:
-    """Break down runs, and skip runs for which that fails; raise the first error if all fail."""
+    """Break down all runs for which that is possible."""
     from lstmprof.breakdown import break_down
     from lstmprof.runs.border import border
 
@@ -319,6 +319,6 @@ def show(path: Path) -> None:
 
 
 def bundled(name: str, in_clone: str) -> Path:
-    """Return a folder of lstmprof: ``name`` inside the package, or ``in_clone`` in a git clone."""
+    """Return a folder of the installed package, or of the git clone."""
     package = Path(__file__).resolve().parents[1]
     return package / name if (package / name).is_dir() else package.parent / in_clone

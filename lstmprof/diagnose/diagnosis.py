@@ -296,14 +296,7 @@ def diagnose_all(
     *,
     must_compare: bool = False,
 ) -> list[Diagnosis]:
-    """Compare each run with the fastest comparable run.
-
-    A run without a comparable run is diagnosed on its own, unless ``must_compare`` is True.
-
-    Raises:
-        UsageError: the runs cannot be compared, or lack the data for a requested prediction.
-        RunError: a profile has no events, or a file of a run is missing or damaged.
-    """
+    """Compare each run with the fastest comparable run."""
     names = made_unique(breakdown.run.name for breakdown in breakdowns)
     breakdown_of = dict(zip(names, breakdowns, strict=True))
     place = wanted.rank, wanted.device
@@ -316,6 +309,7 @@ def diagnose_all(
         diagnoses += [
             replace(_with_measured_gains(d, group), roofline=limits[d.slow.name]) for d in pairs
         ]
+        # a run without a comparable run is diagnosed alone
         for p in () if pairs else group:
             saved = savings(breakdown_of[p.name], p, limits[p.name])
             diagnoses.append(replace(alone(p, saved), roofline=limits[p.name]))
@@ -341,7 +335,7 @@ def _with_measured_gains(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> 
 def with_measured_gain(
     advice: Advice, slow: StepProfile, group: Sequence[StepProfile]
 ) -> Advice | None:
-    """Take a fix's gain from the fastest run that already has it; drop a fix that does not help."""
+    """Take a fix's gain from the fastest run that already has it."""
     others = [p for p in group if _follows(p, advice, slow)]
     if not others:
         return advice

@@ -34,8 +34,7 @@ State = Literal["pass", "fail", "inconclusive"]
 
 #: Version of the JSON document, whose fields docs/compare_document.py describes.
 VERSION = 2
-#: State → exit status of ``lstmprof compare``. All commands use 1 and 2 for errors, and 128 plus
-#: the number of a signal.
+#: Exit status of ``lstmprof compare``. In all commands, 1, 2 and 128 + signal mean errors.
 EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}
 #: Worst first.
 _GRAVEST: tuple[State, ...] = ("fail", "inconclusive", "pass")
@@ -50,19 +49,10 @@ _EXAMPLE = "write 'slower > 3 %', 'faster > 20 %' or 'step > 12 ms', joined by '
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of ``--fail-if``.
-
-    ::
-
-        slower > 3 %        a step of the new run takes over 3 % longer than a step of the base run
-        faster > 20 %       a step of the base run takes over 20 % longer than a step of the new run
-        step > 12 ms        a step of the new run takes over 12 ms, whatever the base run takes
-
-    ``most`` is in ns for ``step``, else a share, such as 0.03.
-    """
+    """A limit of ``--fail-if``, such as ``slower > 3 %``."""
 
     word: Word
-    most: float
+    most: float  # ns for ``step``, else a share, such as 0.03
     text: str
 
     @property
@@ -188,11 +178,7 @@ def gate(
     limits: Sequence[Limit],
     across: Collection[str] = (),
 ) -> Gate:
-    """Pair base runs with new runs, and judge each pair.
-
-    Raises:
-        UsageError: no pair of runs exists, or the runs of a pair cannot be compared.
-    """
+    """Pair base runs with new runs, and judge each pair."""
     pairs, only_base, only_new = paired(base, new, across)
     if not pairs:
         raise UsageError(
@@ -358,10 +344,7 @@ _Key = Callable[[StepProfile], Hashable]
 def paired(
     base: Sequence[StepProfile], new: Sequence[StepProfile], across: Collection[str] = ()
 ) -> tuple[list[Pair], list[StepProfile], list[StepProfile]]:
-    """Pair base and new runs of the same implementation and conditions.
-
-    Returns the pairs, then the base and the new runs without a counterpart.
-    """
+    """Pair base and new runs of the same implementation and conditions."""
     if len(base) == len(new) == 1:
         return [(base[0], new[0])], [], []
     pairs: list[Pair] = []
@@ -373,11 +356,12 @@ def paired(
         pairs += [(p, new_runs[key(p)]) for p in left[0] if key(p) in once]
         left = [[p for p in side if key(p) not in once] for side in left]
     places = {id(profile): place for place, profile in enumerate(base)}
+    # ``left`` are the runs without a counterpart
     return sorted(pairs, key=lambda pair: places[id(pair[0])]), left[0], left[1]
 
 
 def _keys(across: Collection[str]) -> Sequence[_Key]:
-    """Return the keys by which runs are paired, strictest first, such as name and conditions."""
+    """Return the keys to pair runs by, strictest first."""
 
     def conditions(profile: StepProfile) -> Hashable:
         agreeing = (name for name in names.CONDITIONS if name not in across)

@@ -22,14 +22,10 @@ __all__ = ["DeviceFacts", "EventTable", "Profile"]
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What a profile says about one device; a value is None if it is unknown.
+    """What a profile says about one device."""
 
-    ``compute_capability`` is text such as ``8.0``. In a slice of a GPU (MIG), ``multiprocessors``
-    are those of the slice.
-    """
-
-    compute_capability: str | None = None
-    multiprocessors: int | None = None
+    compute_capability: str | None = None  # such as 8.0
+    multiprocessors: int | None = None  # of a slice, if the GPU is divided (MIG)
     warp_size: int | None = None
 
     def __bool__(self) -> bool:
@@ -38,23 +34,16 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Profile:
-    """The content of one raw profile, as its reader returns it.
-
-    The derived columns of ``events`` (links, categories, steps) are still null. ``base_ns`` is the
-    epoch time at which ``start_ns`` is 0. ``accelerators`` are the GPUs that the profile names,
-    even without GPU events; ``gpu_complaint`` is the profiler's message about its failure to record
-    them. ``notes`` are sentences for the user. ``process_groups`` are groups of some but not all
-    ranks.
-    """
+    """The content of one raw profile, as its reader returns it."""
 
     format: str
-    base_ns: int | None
-    events: EventTable
+    base_ns: int | None  # epoch time of start_ns 0
+    events: EventTable  # links, categories and steps are still null
     device_names: Mapping[int, str] = field(default_factory=dict)
     device_facts: Mapping[int, DeviceFacts] = field(default_factory=dict)
-    accelerators: tuple[str, ...] = ()
-    gpu_complaint: str | None = None
-    notes: tuple[str, ...] = ()
+    accelerators: tuple[str, ...] = ()  # names of GPUs, even without GPU events
+    gpu_complaint: str | None = None  # the profiler's message why it recorded no GPU events
+    notes: tuple[str, ...] = ()  # sentences for the user
     metadata: Mapping[str, Any] = field(default_factory=dict)
     counters: Counters = NO_COUNTERS
-    process_groups: frozenset[frozenset[int]] = frozenset()
+    process_groups: frozenset[frozenset[int]] = frozenset()  # without the group of all ranks

@@ -21,27 +21,23 @@ from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.table import EventTable
 
-#: Number of events that begin in one batch. This was the fastest of the sizes 2**16 to 2**20.
+#: Events per batch; the fastest of the sizes 2**16 to 2**20.
 BATCH_EVENTS = 2**17
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The events of a batch, with their rows in the run; events ``own`` begin in the batch."""
+    """The events of a batch, and others that they need."""
 
     events: EventTable
-    rows: Ints
-    own: slice
+    rows: Ints  # row numbers in the run
+    own: slice  # the events that begin in the batch
     start_ns: int
     end_ns: int
 
 
 class Batches:
-    """Divides a run into batches; in each batch, about ``size`` events or more begin.
-
-    It is ``divisible`` if there is more than one batch, and events are sorted and numbered by
-    start, as in a run that lstmprof wrote.
-    """
+    """Divides a run into batches of about ``size`` events."""
 
     def __init__(
         self, packed: Packed, size: int = BATCH_EVENTS, columns: Sequence[str] = ()
@@ -54,7 +50,7 @@ class Batches:
         self.divisible = len(packed) > size and self._in_order()
 
     def _in_order(self) -> bool:
-        """Return whether events are sorted by start, and have row numbers as ids and links."""
+        """Return whether ids and links are row numbers, in order of start."""
         count = len(self._packed)
         in_order = (self._start[1:] >= self._start[:-1]).all()
         return bool(
@@ -67,7 +63,7 @@ class Batches:
         return self.about(None)
 
     def about(self, selected: Flags | None) -> Iterator[Batch]:
-        """Yield batches with only the ``selected`` events, and with the events that these need."""
+        """Yield batches with only the ``selected`` events and those they need."""
         devices, first_rows = _activities_by_device(self._packed), event_types(self._packed).first
         table = _Tables(self._packed, self._names, self._links)
         count, first = len(self._packed), 0
@@ -89,7 +85,7 @@ class Batches:
         return max(int((self._start[p] + self._dur[p]).max()) for p in self._packed.pieces())
 
     def _until(self, row: int) -> int:
-        """Return a border between batches near ``row``; events with equal starts stay together."""
+        """Return a border near ``row`` that keeps events with equal starts together."""
         if row >= len(self._start):
             return len(self._start)
         first = int(np.searchsorted(self._start, self._start[row]))
@@ -108,7 +104,7 @@ class _Tables:
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
     def rows(self, own: Ints, needed: Ints) -> Ints:
-        """Return the sorted rows of a batch: ``own``, ``needed``, and rows to which these link."""
+        """Return the rows of a batch: its own, and those that they need."""
         self._inside[own] = True
         new = np.unique(needed[~self._inside[needed]])
         self._inside[new] = True
@@ -129,7 +125,7 @@ class _Tables:
         return rows
 
     def table_of(self, rows: Ints) -> EventTable:
-        """Make an events table of some rows; ids and links become row numbers of this table."""
+        """Make an events table of some rows, with links within this table."""
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():
             named = link[rows]
@@ -159,7 +155,7 @@ def _activities_by_device(packed: Packed) -> list[np.ndarray]:
 
 
 def _next(devices: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
-    """Yield the next activity of each device, from ``row`` on, and others with the same start."""
+    """Yield the rows of the next activities of each device, from ``row`` on."""
     for rows in devices:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):

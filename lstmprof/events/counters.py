@@ -29,14 +29,12 @@ from lstmprof.events.spool import Chunks, SortedFiles
 from lstmprof.events.stored import Folder, write_columns
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Names of memory counters: memory that an allocator has handed out, memory that it has reserved on
-#: the device, and the size of one allocation (negative for a free).
+#: Counters of memory: given out, reserved, and one allocation (negative: a free).
 ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
 #: Beginning of a counter's name; the line of code that allocated the memory follows.
 ALLOCATED_BY = "memory allocated by "
 BYTES = "bytes"
-#: Name of the counter with the running sum of allocations and frees, used if ``ALLOCATED`` is not
-#: recorded.
+#: Counter with the sum of allocations and frees, if the profile has no ``ALLOCATED``.
 SINCE_BEGIN = "memory allocated since the profile began"
 #: Number of values that are read from files at a time.
 BATCH_ROWS = 2**17
@@ -100,7 +98,7 @@ def table_of(counts: Sequence[Count]) -> pa.Table:
 
 
 def values_table(**columns: Any) -> pa.Table:
-    """Make a table of counter values, sorted by time; a single text stands for all rows."""
+    """Make a sorted table of counter values; a single text stands for all rows."""
     count = len(columns["time_ns"])
     filled = {field.name: columns.get(field.name, pa.nulls(count, field.type)) for field in READ}
     for name, values in columns.items():
@@ -110,7 +108,7 @@ def values_table(**columns: Any) -> pa.Table:
 
 
 def sorted_by_time(columns: pa.Table) -> pa.Table:
-    """Sort rows by time; rows of the same time keep their order."""
+    """Sort rows by time, keeping the order of equal times."""
     time = columns.column("time_ns").to_numpy()
     if (time[1:] >= time[:-1]).all():
         return columns
@@ -118,13 +116,13 @@ def sorted_by_time(columns: pa.Table) -> pa.Table:
 
 
 def write_sorted(path: Path, columns: pa.Table) -> None:
-    """Write rows that are sorted by time to a file, which ``Counters.in_files`` opens."""
+    """Write sorted rows to a file for ``Counters.in_files``."""
     write_columns(path, columns.combine_chunks())
 
 
 @dataclass(frozen=True)
 class _RankCounters:
-    """The counters of one rank, sorted by time; ``shift_ns`` is added to all times."""
+    """The counters of one rank, sorted by time."""
 
     read: pa.Table | SortedFiles
     folder: Folder | None = None
@@ -186,7 +184,7 @@ class Counters:
         return Counters(self.ranks + other.ranks)
 
     def shifted(self, by_ns: int, rank: int | None = None) -> Counters:
-        """Add ``by_ns`` to all times, and set the rank if it is given."""
+        """Add ``by_ns`` to all times, and set the rank if given."""
         moved = (
             replace(
                 counters,
@@ -211,7 +209,7 @@ class Counters:
         return pa.concat_tables([SCHEMA.empty_table(), *self.batches()]).unify_dictionaries()
 
     def write_parquet(self, path: Path) -> None:
-        """Write a Parquet file; times are stored as differences to save space."""
+        """Write a Parquet file, with times as differences to save space."""
         repeated = [name for name in SCHEMA.names if name != "time_ns"]
         differences = {"time_ns": "DELTA_BINARY_PACKED"}
         with pq.ParquetWriter(
@@ -263,7 +261,7 @@ class Series(NamedTuple):
         return self.rank, self.pid, self.device, self.allocator
 
 
-#: A counter, the sorted times of its values in ns, and the values, each valid until the next time.
+#: A counter, times in ns, and values that are each valid until the next time.
 Values = tuple[Series, Ints, NDArray[np.float64]]
 
 
@@ -287,11 +285,7 @@ def by_series(rows: pa.Table) -> Iterator[Values]:
 
 
 def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
-    """Yield each counter as a level over time, one batch after the other.
-
-    If the profile records no total memory, the level is the running sum of allocations and frees.
-    ``read`` yields rows of counters.parquet, and is called twice.
-    """
+    """Yield each counter as a level over time, one batch after the other."""
     with_totals = {s.owner for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)
     for rows in read():
@@ -299,6 +293,7 @@ def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
             if series.name != CHANGE:
                 yield series, time_ns, values
             elif series.owner not in with_totals:
+                # without recorded totals: sum up allocations and frees
                 running = sums[series] + np.cumsum(values)
                 sums[series] = float(running[-1])
                 yield series._replace(name=SINCE_BEGIN), time_ns, running

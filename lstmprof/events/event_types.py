@@ -27,19 +27,14 @@ _SOURCE = ("rank", "pid", "tid", "device")
 WINDOW_COLUMNS = ("kind", "name", "start_ns", "dur_ns", *_SOURCE)
 #: Step windows are computed from all events if there are at most this many.
 FEW_EVENTS = 2**17
-#: The first op of the busiest thread is repeated, so that this thread has the most events even
-#: among the few that decide where steps begin and end.
+#: Repeats of the first op, so that its thread stays the busiest among the few chosen events.
 _REPEATS = 5
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class EventTypes:
-    """Arrays with one entry per type of events (same kind, same thread or device).
-
-    The kernel launches of a thread are a type of their own, marked in ``launches``. ``first`` is
-    the row of the event that begins first, ``last`` of one that ends last.
-    """
+    """One entry per type of events: same kind, and same thread or device."""
 
     kind: list[str]
     launches: Flags
@@ -48,8 +43,8 @@ class EventTypes:
     tid: Ints
     device: Ints
     count: Ints
-    first: Ints
-    last: Ints
+    first: Ints  # row of the event that begins first
+    last: Ints  # row of the event that ends last
 
     @property
     def ranks(self) -> Ints:
@@ -57,7 +52,7 @@ class EventTypes:
 
     @property
     def computing(self) -> Ints:
-        """Return the ranks that compute on the CPU: they have no activity and no launch."""
+        """Return the ranks that compute on the CPU."""
         on_device = self._is_kind(*ACTIVITY_KINDS) | self.launches
         return np.setdiff1d(self.ranks, self.rank[on_device])
 
@@ -74,12 +69,10 @@ def event_types(events: Packed) -> EventTypes:
 
 
 def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
-    """Return all rows of ``ranks``, and one row per event type of the other ranks.
-
-    So threads get the same numbers as in the whole profile.
-    """
+    """Return all rows of ``ranks``, and one per event type of other ranks."""
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
+    # one per type: so threads get the same numbers as in the whole profile
     return np.union1d(own, event_types(events).first)
 
 
@@ -104,11 +97,7 @@ def _event_types(events: Packed) -> EventTypes:
 
 
 def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
-    """Return 11 arrays with one entry per type of events.
-
-    They are kind, whether a launch, rank, pid, tid, device; number of events; row and start of the
-    first event; row and end of the last one.
-    """
+    """Find the event types in some rows, as columns of ``EventTypes`` and times."""
     kind = events.codes("kind", rows)
     keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
     keys += [events.has_value(name, rows) for name in _SOURCE]
@@ -132,10 +121,7 @@ def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> li
 
 
 def dense_numbers(keys: list[np.ndarray]) -> Ints:
-    """Return equal numbers for equal keys, in order of first use: [7, 7, 3] -> [0, 0, 1].
-
-    Several arrays of keys are combined.
-    """
+    """Give equal keys equal numbers, in order of first use: [7, 7, 3] -> [0, 0, 1]."""
     code = np.zeros(len(keys[0]), dtype=np.int64)
     room = 1
     for key in keys:
@@ -153,10 +139,7 @@ def dense_numbers(keys: list[np.ndarray]) -> Ints:
 
 
 def windows_of(events: Packed, *, captured: bool) -> list[Window]:
-    """Return the step windows.
-
-    If there are many events, only those that decide where steps begin and end are unpacked.
-    """
+    """Return the step windows, from few events if the profile is large."""
     rows = None if len(events) <= FEW_EVENTS else _deciding(events)
     table = events.table(WINDOW_COLUMNS, rows)
     if rows is not None and any(
@@ -168,11 +151,7 @@ def windows_of(events: Packed, *, captured: bool) -> list[Window]:
 
 
 def _deciding(events: Packed) -> Ints:
-    """Return the rows of events that decide where steps begin and end.
-
-    They are all step markers, the first and last event of each type, and repeats of the first op
-    and runtime call of each rank's busiest thread.
-    """
+    """Return the rows of events that decide where steps begin and end."""
     types = event_types(events)
     rows = np.union1d(_steps(events), [*types.first, *types.last])
     return np.sort(np.append(rows, _busiest_first_rows(types))).astype(np.int64)
@@ -189,7 +168,7 @@ def _steps(events: Packed) -> Ints:
 
 
 def _busiest_first_rows(types: EventTypes) -> Ints:
-    """Return the first op and runtime call of each rank's busiest thread, ``_REPEATS`` times."""
+    """Return the first op and call of each rank's busiest thread, repeatedly."""
     busiest = []
     for kind in ("op", "runtime"):
         chosen = types.on_hosts(kind)

@@ -32,7 +32,7 @@ def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """Return the value of each row, or else that of its nearest ancestor with a value."""
+    """Return each row's value, or that of its nearest ancestor with a value."""
     value = values.copy()
     above = parent.copy()
     is_none = value == NONE
@@ -45,12 +45,12 @@ def inherited(parent: Codes, values: Codes) -> Codes:
 
 
 def nearest(parent: Codes, mask: Flags) -> Ints:
-    """Return for each row the nearest row in ``mask``: itself, or an ancestor."""
+    """Return the nearest row in ``mask``: the row itself, or an ancestor."""
     return np.asarray(inherited(parent, np.where(mask, np.arange(len(mask)), NONE)), np.int64)
 
 
 def values_at(values: Ints, rows: Ints) -> Ints:
-    """Return ``values[row]`` for each row, and ``NONE`` for the row ``NONE``."""
+    """Look up ``values[row]``, and ``NONE`` for the row ``NONE``."""
     valid: Flags = rows != NONE
     result = np.full(len(rows), NONE, dtype=np.int64)
     result[valid] = values[rows[valid]]
@@ -58,17 +58,14 @@ def values_at(values: Ints, rows: Ints) -> Ints:
 
 
 class Forest:
-    """The nesting of rows, as trees; ``parent`` is each row's parent, or ``NONE``.
-
-    ``preorder`` numbers the rows, and ``size`` counts the rows inside each row, with the row
-    itself.
-    """
+    """The nesting of rows, as trees: the parent of each row, or ``NONE``."""
 
     def __init__(self, parent: Ints) -> None:
         depth = _depths(parent)
         by_depth = np.argsort(depth, kind="stable")
         bounds = np.searchsorted(depth[by_depth], np.arange(int(depth.max(initial=0)) + 2))
         levels = [by_depth[a:b] for a, b in pairwise(bounds)]
+        # rows inside each row, with the row itself
         self.size = np.ones(len(parent), dtype=np.int64)
         for rows in levels[:0:-1]:
             np.add.at(self.size, parent[rows], self.size[rows])
@@ -84,7 +81,7 @@ class Forest:
         return np.asarray(until[self.preorder + self.size] - until[self.preorder], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return which of ``rows`` are not nested in another of them with an equal ``code``."""
+        """Return which ``rows`` are not nested in another one with an equal ``code``."""
         span = len(self.preorder) + 1
         begin = code[rows] * span + self.preorder[rows]
         order = np.argsort(begin)
@@ -95,10 +92,11 @@ class Forest:
 
 
 def _depths(parent: Ints) -> Ints:
-    """Return the number of ancestors of each row. Each pass follows links twice as far."""
+    """Return the number of ancestors of each row."""
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)
+    # each pass follows links twice as far
     while len(rows):
         depth[rows] += depth[above[rows]]
         above[rows] = above[above[rows]]
@@ -117,18 +115,15 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     return before
 
 
-#: How keys are numbered: with an array if their range is at most about this many times their count,
-#: otherwise with a hash table.
+#: Keys in a range of at most this many times their count are numbered by an array, not hashed.
 _SPARSE = 4
 
 
 class Groups:
-    """Positions with equal keys form a group; groups are sorted by keys.
-
-    ``of`` is the group of each position, ``first`` the first position of each group.
-    """
+    """Positions with equal keys, as groups that are sorted by key."""
 
     def __init__(self, *keys: Ints) -> None:
+        # group of each position
         self.of: Ints = numbered(*keys)
         self.count = int(self.of.max(initial=-1)) + 1
         self.first = np.full(self.count, len(self.of), dtype=np.int64)
@@ -140,25 +135,25 @@ class Groups:
         return np.split(np.argsort(self.of, kind="stable"), ends[:-1]) if self.count else []
 
     def sizes(self, where: Flags | None = None) -> Ints:
-        """Count the positions of each group; if ``where`` is given, only those in this mask."""
+        """Count the positions of each group, within a mask if given."""
         chosen = self.of if where is None else self.of[where]
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
     def sums(self, values: Ints, where: Flags | None = None) -> Ints:
-        """Sum integers in each group; if ``where`` is given, only those in this mask."""
+        """Sum integers in each group, within a mask if given."""
         total = np.zeros(self.count, dtype=np.int64)
         chosen = slice(None) if where is None else where
         np.add.at(total, self.of[chosen], values[chosen])
         return total
 
     def sorted(self, values: Ints, where: Flags | None = None) -> SortedValues:
-        """Sort values in each group; if ``where`` is given, only those in this mask."""
+        """Sort values in each group, within a mask if given."""
         chosen = slice(None) if where is None else where
         return SortedValues(self.of[chosen], values[chosen], self.count)
 
 
 class SortedValues:
-    """Values that are sorted within each of ``count`` groups; ``of`` is each value's group."""
+    """Values that are sorted within each group."""
 
     def __init__(self, of: Ints, values: Ints, count: int) -> None:
         self.sizes = np.bincount(of, minlength=count)
@@ -184,10 +179,7 @@ class SortedValues:
 
 
 def latest_ends(lane: Ints, end: Ints) -> Ints:
-    """For each interval, find the interval of its lane that ends last up to there.
-
-    A lane is a sequence of intervals, such as those of a stream; ``lane`` is sorted.
-    """
+    """Find for each interval the one of its lane (stream) that ends last so far."""
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
     rank[by_end] = np.arange(len(end))
@@ -200,7 +192,7 @@ def ratio(amounts: Ints, counts: Ints) -> pa.Array:
 
 
 def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
-    """Return the text ``values[code]`` for each code, and null for the code ``NONE``."""
+    """Look up ``values[code]``, and null for the code ``NONE``."""
     return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
@@ -210,7 +202,7 @@ def where_known(values: Ints, is_known: Flags) -> pa.Array:
 
 
 def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
-    """Return ``columns`` of the first event of each group, with texts as plain strings."""
+    """Return ``columns`` of the first event of each group."""
     first = events.select(list(columns)).take(pa.array(rows[groups.first]))
     return [
         c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in first.columns
@@ -218,17 +210,14 @@ def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]
 
 
 def distinct(values: Ints) -> Ints:
-    """Return the distinct values, sorted; faster than ``np.unique``, which hashes them."""
+    """Return the distinct values, sorted."""
     ordered = np.sort(values)
     new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
     return np.asarray(ordered[new], dtype=np.int64)
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Return equal numbers for equal keys, in sorted order: [7, 7, 3] -> [1, 1, 0].
-
-    Several arrays of keys are combined.
-    """
+    """Give equal keys equal numbers, in sorted order: [7, 7, 3] -> [1, 1, 0]."""
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

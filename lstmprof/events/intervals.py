@@ -23,7 +23,7 @@ _BITS = 63
 
 @dataclass(frozen=True)
 class Segments:
-    """Disjoint intervals sorted by time; each shows the event or interval with number ``owner``."""
+    """Disjoint intervals sorted by time, each with the number of its owner."""
 
     start_ns: Ints
     end_ns: Ints
@@ -49,25 +49,19 @@ class Segments:
 
 
 def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
-    """Return the order of intervals by start; at equal starts, the longer interval is first.
-
-    Start and length are sorted as one integer if they fit: NumPy sorts that faster than two keys.
-    """
+    """Sort intervals by start; at equal starts, the longer one is first."""
     if not len(start_ns):
         return np.empty(0, dtype=np.int64)
     first, longest = int(start_ns.min()), int(dur_ns.max())
     dur_bits = longest.bit_length()
     if min(int(dur_ns.min()), 0) or (int(start_ns.max()) - first).bit_length() + dur_bits > _BITS:
         return np.lexsort((-dur_ns, start_ns))
+    # one integer per interval is sorted faster than two keys
     return np.argsort((start_ns - first << dur_bits) + (longest - dur_ns), kind="stable")
 
 
 def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
-    """Return segments that show at each time the running interval that is first in ``order``.
-
-    ``order`` lists the positions of intervals, the most important first. Times without an interval
-    are left out.
-    """
+    """Return at each time the running interval that comes first in ``order``."""
     count = len(start_ns)
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
@@ -91,10 +85,7 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Return for each cell the least ``value`` of the ranges [left, right) that cover it.
-
-    A cell lies between two neighbouring times. A cell that no range covers gets ``none``.
-    """
+    """Find the least ``value`` of all ranges around each cell (time span)."""
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
     best = value.astype(narrow)
@@ -144,7 +135,7 @@ def filled(segments: Segments) -> Segments:
 
 @dataclass(frozen=True)
 class Overlaps:
-    """The times that segments and intervals share: one entry per pair of both."""
+    """The times that segments and intervals share, one entry per pair."""
 
     segment: Ints
     interval: Ints
@@ -153,7 +144,7 @@ class Overlaps:
 
 
 def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
-    """Return all overlaps of segments with intervals, sorted by interval, then by time."""
+    """Return all overlaps of segments with intervals, sorted."""
     first = np.searchsorted(segments.end_ns, start_ns, side="right")
     count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
     count = np.where(end_ns > start_ns, np.maximum(count, 0), 0)
@@ -168,10 +159,7 @@ def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
 
 
 def places_among(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Return for each time how many ``sorted_ns`` are not later.
-
-    Like ``np.searchsorted`` with ``side="right"`` if both are sorted, but with only one merge.
-    """
+    """Count the ``sorted_ns`` up to each of the sorted times."""
     if not len(at_ns):
         return np.empty(0, dtype=np.int64)
     first, last = np.searchsorted(sorted_ns, at_ns[[0, -1]], side="right")
@@ -180,7 +168,7 @@ def places_among(sorted_ns: Ints, at_ns: Ints) -> Ints:
 
 
 class Covered:
-    """The union of intervals; ``whole_ns`` is its total length."""
+    """The union of intervals."""
 
     def __init__(self, start_ns: Ints, end_ns: Ints) -> None:
         order = np.argsort(start_ns, kind="stable")
@@ -198,7 +186,7 @@ class Covered:
         return self._start, self._end
 
     def within(self, start_ns: Ints, end_ns: Ints) -> Ints:
-        """Return how much of each [start_ns, end_ns) lies inside the union, in ns."""
+        """Return how much of each [start_ns, end_ns) lies in the union."""
         return self._until(end_ns) - self._until(start_ns)
 
     def _until(self, at_ns: Ints) -> Ints:
@@ -220,9 +208,7 @@ def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
 
 
 def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Return for each time the sum of its distances to all earlier ``sorted_ns``.
-
-    A sum may exceed 64 bits and wrap, but the difference of two sums is exact.
-    """
+    """Sum each time's distances to all earlier ``sorted_ns``."""
     count = np.searchsorted(sorted_ns, at_ns)
+    # may wrap at 64 bits; differences of two sums are exact
     return np.asarray(count * at_ns - np.append(0, np.cumsum(sorted_ns))[count], dtype=np.int64)

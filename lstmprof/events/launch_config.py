@@ -24,8 +24,7 @@ from lstmprof.base.numbers import number_of, percent
 
 _Three = tuple[int, int, int]
 
-#: Largest number of blocks of a grid along x, and of threads of a block. Source: CUDA C++
-#: Programming Guide, "Compute Capabilities". HIP allows no more.
+#: Largest grid (along x) and block. Source: CUDA C++ Programming Guide, "Compute Capabilities".
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
 #: More registers per thread are impossible: hardware has 255 (NVIDIA) or 512 (AMD).
 _MOST_REGISTERS = 1024
@@ -37,7 +36,7 @@ _DECIMALS = 6
 
 
 class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The launch configuration of a kernel; a value is None if it was not recorded."""
+    """The launch configuration of a kernel."""
 
     grid: _Three | None = None
     block: _Three | None = None
@@ -78,7 +77,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Describe how shared memory divides into static and dynamic; empty if unknown."""
+        """Describe static and dynamic shared memory."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -90,7 +89,7 @@ _FIELDS = LaunchConfig.__struct_fields__
 
 
 def text(values: Mapping[str, object]) -> str | None:
-    """Return a configuration as JSON, without impossible values; None if no value is left."""
+    """Write a launch configuration as JSON, without impossible values."""
     config = _possible(*(values.get(name) for name in _FIELDS))
     return None if config == _EMPTY else encoded(config)
 
@@ -100,7 +99,7 @@ def encoded(config: LaunchConfig) -> str:
 
 
 def read(written: str) -> LaunchConfig | None:
-    """Parse a configuration, whoever wrote it; None if no value is possible."""
+    """Parse a launch configuration from any profiler."""
     try:
         values = msgspec.json.decode(written)
     except (msgspec.DecodeError, RecursionError):
@@ -145,8 +144,7 @@ def _possible(
     )
 
 
-#: Part of a kernel's or range's name (lower case, letters and digits) → collective operation, as in
-#: NCCL's tests. The first match decides.
+#: Part of a kernel's or range's name -> collective operation; the first match decides.
 _OPERATIONS = (
     *(("allreduce", "all_reduce"), ("crossdevicereduce", "all_reduce")),  # a kernel of vLLM
     ("allgather", "all_gather"),
@@ -174,26 +172,26 @@ _ELEMENT_BYTES = {
 
 
 def element_bytes(dtype: object) -> int | None:
-    """Return the size of an element in bytes: 2 for ``Half``; None for an unknown type."""
+    """Return the size of an element in bytes: ``c10::Half`` -> 2."""
     return _ELEMENT_BYTES.get(str(dtype).removeprefix("c10::").lower())
 
 
 def _three(value: object, most: int) -> _Three | None:
-    """Return ``value`` if it is a list of three integers from 1 to ``most``, else None."""
+    """Return three integers from 1 to ``most``, or None."""
     entries = [_integer(each, most) for each in value] if isinstance(value, (list, tuple)) else []
     numbers = [number for number in entries if number]
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(entries) == 3 else None
 
 
 def _integer(value: object, most: int) -> int | None:
-    """Return ``value`` if it is an integer from 0 to ``most``, else None."""
+    """Return an integer from 0 to ``most``, or None."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         return None
     return value
 
 
 def _share(value: object) -> float | None:
-    """Return ``value`` if it is above 0 and at most 1, else None; profilers write 0 for unknown."""
+    """Return a share above 0 and at most 1, or None."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
         return None
     return round(float(value), _DECIMALS) or None
@@ -203,14 +201,13 @@ def _times(three: _Three) -> str:
     return " × ".join(map(str, three))
 
 
-#: Lists that nest more deeply are not read, because functions walk them recursively. A list of
-#: lists of shapes has depth 3.
+#: Deeper lists are not read; lists of lists of shapes have depth 3.
 MOST_DEPTH = 32
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def recorded_inputs(text: str) -> list[Any]:
-    """Parse a JSON list; anything else, or deep nesting, becomes an empty list."""
+    """Parse a JSON list of moderate depth."""
     if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
         return []
     try:

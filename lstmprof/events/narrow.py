@@ -19,11 +19,11 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Columns that may have many distinct texts; an unpacked table contains only texts in use.
+#: Columns with many distinct texts, of which an unpacked table keeps only those in use.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
 #: Columns that refer to other events.
 LINKS = ("parent_id", "launch_id", "op_id")
-#: If a column has at most this many distinct texts, an unpacked table contains all of them.
+#: An unpacked table keeps all texts of a column with at most this many.
 _FEW_TEXTS = 1000
 #: Rows that a computation unpacks at a time.
 PIECE = 2**18
@@ -31,10 +31,7 @@ _Value = TypeVar("_Value")
 
 
 class Packed:
-    """The packed columns of an events table; ``more`` reads missing columns when needed.
-
-    ``more`` requires that each ``event_id`` is the row number, as in a stored run.
-    """
+    """The columns of an events table in narrow types, read when needed."""
 
     def __init__(self, table: pa.Table, more: Callable[[str], pa.ChunkedArray] | None = None):
         self.names = tuple(table.schema.names)
@@ -56,12 +53,12 @@ class Packed:
         return bool((self.values("event_id") == np.arange(self._count)).all())
 
     def forget(self, *names: str) -> None:
-        """Drop columns from memory; ``more`` reads them again on next use."""
+        """Drop columns from memory until they are read again."""
         for name in names if self._more else ():
             self._columns.pop(name, None)
 
     def only(self, columns: Sequence[str], rows: Ints) -> Packed:
-        """Return some columns of some rows; forget columns that only this call needed."""
+        """Return some columns of some rows."""
         part = Packed(pa.table({}))
         part.names, part._count = tuple(columns), len(rows)
         for name in columns:
@@ -77,14 +74,14 @@ class Packed:
             yield slice(first, min(first + PIECE, self._count))
 
     def once(self, function: Callable[[Packed], _Value]) -> _Value:
-        """Return ``function(self)``, which is computed only on the first call."""
+        """Return ``function(self)``, computed only once."""
         if function not in self._cache:
             self._cache[function] = function(self)
         value: _Value = self._cache[function]
         return value
 
     def ints(self, name: str, rows: slice) -> Ints:
-        """Return an integer column as int64; ``UNKNOWN`` stands for null."""
+        """Return an integer column as int64, with ``UNKNOWN`` for null."""
         column = self._column(name)
         values = column.values[rows].astype(np.int64)
         if column.has_nulls:
@@ -92,11 +89,11 @@ class Packed:
         return values
 
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return an integer column in its packed type; −1 stands for null."""
+        """Return an integer column in its packed type, with −1 for null."""
         return self._column(name).values[rows]
 
     def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return a text column as indices into ``texts(name)``; −1 stands for null."""
+        """Return a text column as indices into ``texts(name)``, with −1 for null."""
         return self._column(name).values[rows]
 
     def texts(self, name: str) -> list[str]:
@@ -104,7 +101,6 @@ class Packed:
         return values
 
     def is_kind(self, *wanted: str) -> Flags:
-        """Return whether each event is of one of these kinds."""
         among = np.array([kind in wanted for kind in self.texts("kind")] + [False])
         return np.asarray(among[self.codes("kind")], dtype=np.bool_)
 
@@ -113,7 +109,7 @@ class Packed:
         return self._column(name).has_value(rows)
 
     def rows_named(self, name: str) -> Ints:
-        """Return for each event the row to which its link (``parent_id`` …) refers, or −1."""
+        """Return the row to which each event's link refers, or −1."""
         if self._more:
             return self.values(name).astype(np.int64)
         ids, targets = (self.values(column).astype(np.int64) for column in ("event_id", name))
@@ -153,15 +149,12 @@ class Packed:
 
 @dataclass(frozen=True)
 class _Column:
-    """A packed column: integers, or indices into ``texts``; −1 stands for null.
-
-    If a column has negative values, ``is_known`` marks the rows that are not null.
-    """
+    """A packed column: integers or indices into ``texts``, with −1 for null."""
 
     values: np.ndarray
     texts: Any
     has_nulls: bool
-    is_known: Flags | None = None
+    is_known: Flags | None = None  # rows that are not null, if values may be negative
 
     @staticmethod
     def of(column: pa.ChunkedArray) -> _Column:
@@ -179,12 +172,10 @@ class _Column:
         return _Column(values, texts, has_nulls, known)
 
     def only(self, rows: Ints) -> _Column:
-        """Return this column at ``rows``; ``texts`` stays whole."""
         is_known = None if self.is_known is None else self.is_known[rows]
         return replace(self, values=self.values[rows], is_known=is_known)
 
     def has_value(self, rows: slice | Ints) -> Flags:
-        """Return whether each row has a value."""
         if self.is_known is not None:
             return self.is_known[rows]
         values = self.values[rows]
@@ -204,7 +195,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
-    """Convert a text column to ``type_``; drop unused texts if ``reduced``."""
+    """Convert a text column to ``type_``, without unused texts if ``reduced``."""
     codes, texts = array.indices, array.dictionary
     if reduced and len(texts) > _FEW_TEXTS:
         filled = codes.fill_null(NONE).to_numpy(zero_copy_only=False)
@@ -217,7 +208,7 @@ def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool)
 
 
 def narrowed(array: pa.Array) -> pa.Array:
-    """Convert integers, or the indices of texts, to the narrowest type in which all fit."""
+    """Convert integers or codes to the narrowest type."""
     if pa.types.is_dictionary(array.type):
         return _narrow(array, array.type)
     if pa.types.is_floating(array.type):
@@ -227,7 +218,7 @@ def narrowed(array: pa.Array) -> pa.Array:
 
 
 class Gathered:
-    """Collects columns of a Parquet file, whose statistics show the narrowest types."""
+    """Collects columns of a Parquet file in the narrowest types."""
 
     def __init__(self, file: pq.ParquetFile, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
@@ -239,11 +230,7 @@ class Gathered:
         ]
 
     def add(self, read: pa.Table | pa.RecordBatch) -> None:
-        """Append the next rows of the file.
-
-        Raises:
-            pa.ArrowException, ValueError: the file has wrong statistics, or too many rows.
-        """
+        """Append the next rows of the file."""
         for name, part in zip(self.columns, self._parts, strict=True):
             column = read.column(name)
             for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
@@ -304,11 +291,7 @@ class _Chunks:
 
 
 def narrow_table(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-    """Read columns in the narrowest types, one row group at a time to save memory.
-
-    Raises:
-        OSError, pa.ArrowException: the file is damaged.
-    """
+    """Read columns in the narrowest types, one row group at a time."""
     gathered = Gathered(file, columns)
     for group in range(file.num_row_groups):
         gathered.add(file.read_row_group(group, list(columns), use_threads=False))

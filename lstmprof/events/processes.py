@@ -27,7 +27,7 @@ _LINKS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
 _OWN_IDS = ("correlation_id", "external_id")
 #: Time between two processes if their absolute times are unknown.
 APART_NS = 1_000_000
-#: Linux's largest pid (PID_MAX_LIMIT). A multiple is added to pids that two rounds share.
+#: Linux's largest pid (PID_MAX_LIMIT); multiples make pids distinct.
 MOST_PID = 2**22
 _MOST_ID = 2**62
 
@@ -41,12 +41,7 @@ class Process:
 
 
 def joined(processes: Sequence[Process]) -> Profile:
-    """Join the profiles of processes in the order in which they ran.
-
-    If every profile has a ``base_ns`` and they do not overlap, times count from the first
-    ``base_ns``. Otherwise the processes follow one another, and ``base_ns`` is None. Host events
-    without a pid get the pid of their process.
-    """
+    """Join the profiles of processes that ran one after the other."""
     profiles = [process.profile for process in processes]
     shifts = _absolute(profiles)
     placed = shifts is None
@@ -76,10 +71,7 @@ def joined(processes: Sequence[Process]) -> Profile:
 
 
 def _absolute(profiles: Sequence[Profile]) -> list[int] | None:
-    """Return how long after the first profile each one began, in ns.
-
-    Return None if a profile has no date, or if profiles overlap.
-    """
+    """Return when each profile began after the first one, in ns."""
     bases = [p.base_ns for p in profiles if p.base_ns is not None]
     if len(profiles) == 1:
         return [0]
@@ -111,7 +103,7 @@ def _span(profile: Profile) -> tuple[int, int]:
 
 
 def _with_distinct_ids(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
-    """Change ids so that no id occurs in two tables."""
+    """Change ids so that no two tables share one."""
     links = columns[0] == "event_id"
     ids = [{name: EventTable(t).ints(name, UNKNOWN) for name in columns} for t in tables]
     none = -1 if links else 0
@@ -148,7 +140,7 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
 
 
 def _with_distinct_pids(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
-    """Change pids so that no pid occurs in two tables; fill missing pids of host events."""
+    """Change pids so that no two tables share one, and fill missing ones."""
     used: set[int] = set()
     changed = []
     for number, (table, own) in enumerate(zip(tables, pids, strict=True)):
@@ -182,10 +174,7 @@ def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
 
 
 def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
-    """Return the first profile's metadata with the thread names of all profiles.
-
-    A thread with several names gets none.
-    """
+    """Join the thread names of all profiles, as far as they agree."""
     metadata = dict(profiles[0].metadata)
     threads = [p.metadata["threads"] for p in profiles if p.metadata.get("threads")]
     names: dict[str, set[str]] = {}
@@ -197,10 +186,7 @@ def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
 
 
 def successive_processes(events: EventTable, rows: Ints) -> list[Ints]:
-    """Split the rows of a rank by process, if its processes ran one after the other.
-
-    A device activity belongs to the last process that started before it.
-    """
+    """Split the rows of a rank by process, if one ran after the other."""
     host = rows[(thread_ids(events) >= 0)[rows]]
     pid = events.ints("pid", UNKNOWN)[host]
     if not len(pid) or pid.min() == pid.max():

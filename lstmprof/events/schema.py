@@ -23,16 +23,14 @@ _ADDED: Mapping[int, tuple[str, ...]] = {
     6: ("allocator",),
     7: ("launch_config",),
 }
-#: Schema version → columns that runs of this version lack. Such columns read as null.
+#: Schema version → columns that its runs lack, which read as null.
 LACKING: Mapping[int, tuple[str, ...]] = {
     version: tuple(name for added, names in _ADDED.items() if added > version for name in names)
     for version in range(2, SCHEMA_VERSION + 1)
 }
 VERSION_KEY = b"lstmprof.events_schema"
 
-#: ``kernel``, ``memcpy``, ``memset`` and ``device_sync`` are on a device, the others on a host
-#: thread; but a profiler's copy of a host range on a device (Kineto's gpu_user_annotation, XPlane's
-#: derived lines) is a ``range`` with ``device`` set.
+#: Kinds on a device: kernel, memcpy, memset, device_sync, and copies of host ranges.
 KINDS = (
     "step",
     "range",
@@ -50,8 +48,7 @@ ACTIVITY_KINDS = ("kernel", "memcpy", "memset")
 PHASES = ("input", "forward", "loss", "backward", "optimizer")
 #: Name of the range around the call of a compiled step, in lstmprof's own captures.
 PROGRAM = "program"
-#: Beginning of the names of ranges around calls of Keras layers, which ``lstmprof run`` adds to
-#: TensorFlow's profile (``capture.script.sizes``).
+#: Beginning of the names of ranges around Keras layers, from ``lstmprof run``.
 KERAS_LAYER = "keras.layers."
 
 
@@ -66,24 +63,20 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: name, type, unit, meaning, and when a value is null.
-
-    ``null_when`` is empty if the column is never null. ``derived`` columns of the events table are
-    computed from others.
-    """
+    """One column of a table."""
 
     name: str
     type: pa.DataType
     unit: str
     meaning: str
-    null_when: str = ""
-    derived: bool = False
+    null_when: str = ""  # empty: never null
+    derived: bool = False  # computed from other columns
 
     @classmethod
     def of_type(
         cls, type_: pa.DataType, name: str, meaning: str, null_when: str = "", derived: bool = False
     ) -> Column:
-        """Make a column; its unit comes from the ending of its name: ``dur_ns`` -> ns."""
+        """Make a column, with the unit in its name: ``dur_ns`` -> ns."""
         endings = (unit for end, unit in _UNITS.items() if f"_{name}".endswith(f"_{end}"))
         return cls(name, type_, next(endings, ""), meaning, null_when, derived)
 

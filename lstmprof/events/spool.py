@@ -34,7 +34,7 @@ from lstmprof.events.stored import (
 )
 from lstmprof.events.table import EventTable
 
-#: To choose the borders of batches, at least one in this many rows is sampled.
+#: At least one in this many rows is sampled, to choose borders of batches.
 _SAMPLED = 32
 
 
@@ -51,20 +51,20 @@ class SortedFiles:
 
     @property
     def most_at_once(self) -> int:
-        """Return how many files, at most, overlap at the same time."""
+        """Return how many files, at most, overlap at a time."""
         first, last = (np.sort(times) for times in self._ends)
         begun, ended = np.arange(1, len(first) + 1), np.searchsorted(last, first)
         return int((begun - ended).max())
 
     def borders(self, rows: int) -> list[int]:
-        """Return times that split all rows into parts of about ``rows`` rows."""
+        """Return times that split the rows into parts of about ``rows`` rows."""
         stride = max(1, min(_SAMPLED, rows // _SAMPLED))
         sampled = [self._times(path)[::stride].astype(np.int64) for path in self.paths]
         first = np.unique(np.sort(np.concatenate(sampled))[:: max(1, rows // stride)])
         return [*first.tolist(), int(self._ends[1].max()) + 1]
 
     def between(self, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
-        """Return the rows with times in [first_ns, end_ns), separately for each file."""
+        """Return the rows of each file with times in [first_ns, end_ns)."""
         first, last = self._ends
         numbers = np.flatnonzero((first < end_ns) & (last >= first_ns))
         return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in numbers.tolist()]
@@ -91,18 +91,18 @@ class SortedFiles:
         return columns.slice(first, end - first)
 
 
-#: Approximate number of events per batch, and so per row group in Parquet.
+#: Events per batch, and so per row group in Parquet.
 BATCH_ROWS = 2**17
-#: Events are written to disk if a profile has this many or more.
+#: Profiles with this many events or more are written to disk.
 SPOOLED_ROWS = 2**18
 #: Events that a reader writes to disk at a time.
 CHUNK_ROWS = 2**16
-#: How many chunks at a time are merged, or have their texts numbered.
+#: Chunks that are merged at a time.
 MERGED_CHUNKS = 64
 
 
 def write_chunk(path: Path, columns: pa.Table) -> None:
-    """Write events to a file, sorted as in ``events_table``, without columns that are all null."""
+    """Write events to a file, sorted, without columns that are all null."""
     recorded = [name for name in columns.column_names if columns[name].null_count < len(columns)]
     write_columns(path, _sorted(columns.select(recorded)))
 
@@ -118,7 +118,7 @@ def _sorted(columns: pa.Table) -> pa.Table:
 
 
 def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> EventTable:
-    """Write ``columns`` of the events to files; return the events table on disk."""
+    """Write events to an events table on disk."""
     if isinstance(events, StoredEvents) or not len(events):
         return events
     files = []
@@ -130,10 +130,9 @@ def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> Event
 
 
 class Chunks:
-    """Collects a profile's events: in memory, or in files if they are many."""
+    """Collects a profile's events, in files if they are many."""
 
-    #: Number of rows that are collected before they are written to a file: to the first one, and to
-    #: later ones.
+    #: Rows that are collected for the first file, and for each later one.
     most_rows = (SPOOLED_ROWS, CHUNK_ROWS)
 
     def __init__(self) -> None:
@@ -172,7 +171,7 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Spool:
-    """All events of a profile, in sorted files; a missing column is null."""
+    """All events of a profile, in sorted files."""
 
     folder: Folder
     files: Sequence[Path]
@@ -182,7 +181,7 @@ class Spool:
         return self._sorted.first_ns
 
     def events(self, origin_ns: int, rank: int | None) -> StoredEvents:
-        """Sort the events into an events table on disk, with times counted from ``origin_ns``."""
+        """Sort the events into an events table on disk."""
         texts = self._texts()
         batches: list[StoredBatch] = []
         first_row = 0
@@ -200,7 +199,7 @@ class Spool:
         return _files([self.files])
 
     def _sorted_by_time(self, texts: Texts) -> SortedFiles:
-        """Merge files until at most ``MERGED_CHUNKS`` files overlap at any time."""
+        """Merge files until few enough overlap at any time."""
         read, rows = self._sorted, [[path] for path in self.files]
         while read.most_at_once > MERGED_CHUNKS:
             firsts = range(0, len(rows), MERGED_CHUNKS)
@@ -216,7 +215,7 @@ class Spool:
         return files
 
     def _merged(self, read: SortedFiles, rows: int, texts: Texts) -> Iterator[pa.Table]:
-        """Yield the events in order of time; delete each file after its last row was read."""
+        """Yield the events in order of time, deleting files after use."""
         for first_ns, end_ns in itertools.pairwise(read.borders(rows)):
             yield self._between(read, first_ns, end_ns, texts)
             read.remove_ending(first_ns, end_ns)
@@ -244,7 +243,7 @@ def _files(rows: Sequence[Sequence[Path]]) -> SortedFiles:
 
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
-    """Join a column of several files in the widest of their types; texts become codes."""
+    """Join a column of several files in their widest type."""
     types = [part.column(name).type for part in parts if name in part.schema.names]
     is_text = pa.types.is_dictionary(types[0])
     type_ = SCHEMA.field(name).type if is_text else max(types, key=lambda type_: type_.bit_width)

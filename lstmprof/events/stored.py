@@ -32,14 +32,12 @@ _CODE = pa.int32()
 
 
 class Folder:
-    """A temporary folder, deleted when this object is no longer used.
-
-    A folder inside ``base`` is kept, so that another process can use it.
-    """
+    """A temporary folder, deleted when this object is no longer used."""
 
     def __init__(self, base: Path | None = None) -> None:
         if base:
             with room_in(base):
+                # kept, so that another process can use it
                 self.path = Path(tempfile.mkdtemp(dir=base))
         else:
             self.path = made_temporary_folder()
@@ -52,7 +50,7 @@ class Folder:
         return self.path / f"{name}-{self._count}"
 
     def move_in(self, path: Path) -> Path:
-        """Move a file from another folder into this one; return its new path."""
+        """Move a file from another folder into this one."""
         place = self.new(path.name)
         with room_in(self.path):
             shutil.move(path, place)
@@ -71,13 +69,13 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def read_columns(path: Path) -> pa.RecordBatch:
-    """Open a file of ``write_columns``; a column is read when it is used."""
+    """Open a file of ``write_columns``."""
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).get_batch(0)
 
 
 class Texts:
-    """The distinct texts of each text column, numbered in order of first use."""
+    """The distinct texts of each column, numbered in order of first use."""
 
     def __init__(self) -> None:
         self._of: dict[str, pa.Array] = {}
@@ -87,7 +85,7 @@ class Texts:
         return self._of.get(name, pa.array([], pa.string()))
 
     def coded(self, name: str, columns: Sequence[pa.DictionaryArray]) -> list[pa.Array]:
-        """Replace the texts of a column by codes; give new texts new codes."""
+        """Replace texts by codes, new ones for new texts."""
         earlier = pa.DictionaryArray.from_arrays(pa.array([], _CODE), self.of(name))
         typed = [cast(column, earlier.type) for column in columns]
         joined = pa.chunked_array([earlier, *typed]).unify_dictionaries()
@@ -97,19 +95,16 @@ class Texts:
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """A batch of events on disk; ``first`` is its first row in the whole table.
+    """A batch of events on disk."""
 
-    If several files have the same column, the last file counts.
-    """
-
-    first: int
+    first: int  # first row in the whole table
     rows: int
     start_ns: int
-    files: tuple[Path, ...]
+    files: tuple[Path, ...]  # the last file with a column counts
 
 
 class Part(EventTable):
-    """The events of one batch; ids and links are row numbers of the whole table."""
+    """The events of one batch, with links into the whole table."""
 
     def __init__(self, events: pa.Table, first_row: int) -> None:
         super().__init__(events)
@@ -120,16 +115,12 @@ class Part(EventTable):
         return self._first_row
 
     def rows_named(self, column: str) -> Ints:
-        """Return for each event the row of the whole table to which its link refers, or −1."""
+        """Return the row of the whole table to which each event's link refers."""
         return self.ints(column, NONE)
 
 
 class StoredEvents(EventTable):
-    """An events table on disk.
-
-    All events have the rank ``rank``, unless files have a column ``rank``. Methods that return an
-    ``EventTable`` load all rows into memory; ``parts`` loads one batch at a time.
-    """
+    """An events table on disk that loads one batch at a time."""
 
     def __init__(
         self, folder: Folder, texts: Texts, batches: Sequence[StoredBatch], rank: int | None
@@ -162,31 +153,31 @@ class StoredEvents(EventTable):
         return EventTable(self.arrow).with_columns(columns)
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield a table for each batch, with only the texts that the batch uses."""
+        """Yield a table for each batch."""
         for number, batch in enumerate(self.batches):
             part = self.table(self.coded(number, columns), columns, own_texts=True)
             yield Part(part.arrow, batch.first)
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> StoredEvents:
-        """Replace columns on disk; ``columns_of`` computes them for one batch at a time."""
+        """Replace columns on disk, one batch at a time."""
         replacing = [self.encoded(columns_of(part)) for part in self.parts()]
         return self.overlaid(map(self.stored, replacing))
 
     def encoded(self, columns: Mapping[str, Any]) -> pa.Table:
-        """Convert columns to what is stored on disk: texts become codes."""
+        """Replace texts by codes, as on disk."""
         arrays = {name: cast(values, _TYPES[name]) for name, values in columns.items()}
         for name in arrays.keys() & set(TEXT_COLUMNS):
             (arrays[name],) = self._texts.coded(name, [arrays[name]])
         return pa.table(arrays)
 
     def stored(self, coded: pa.Table) -> Path:
-        """Write columns to a new file; their texts are already codes."""
+        """Write encoded columns to a new file."""
         path = self.folder.new("batch")
         write_columns(path, coded)
         return path
 
     def overlaid(self, files: Iterator[Path]) -> StoredEvents:
-        """Replace columns; ``files`` has one file with the new columns for each batch."""
+        """Replace columns by those in ``files``, one file per batch."""
         batches = [
             StoredBatch(batch.first, batch.rows, batch.start_ns, (*batch.files, path))
             for batch, path in zip(self.batches, files, strict=True)
@@ -194,7 +185,7 @@ class StoredEvents(EventTable):
         return StoredEvents(self.folder, self._texts, batches, self._rank)
 
     def coded(self, number: int, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Read columns of a batch; texts stay codes, and missing columns are left out."""
+        """Read columns of a batch, with codes instead of texts."""
         batch = self.batches[number]
         arrays = {
             "event_id": pa.array(np.arange(batch.first, batch.first + batch.rows)),
@@ -208,7 +199,7 @@ class StoredEvents(EventTable):
         return pa.table({name: arrays[name].cast(types[name]) for name in wanted if name in arrays})
 
     def coded_rows(self, rows: Ints, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Read columns of some rows; texts stay codes."""
+        """Read columns of some rows, with codes instead of texts."""
         numbers = self.batch_of(rows)
         parts = [
             self.coded(number, columns).take(
@@ -227,7 +218,7 @@ class StoredEvents(EventTable):
     def table(
         self, coded: pa.Table, columns: Sequence[str] = SCHEMA.names, *, own_texts: bool = False
     ) -> EventTable:
-        """Decode columns to an events table; ``own_texts`` drops texts that are not in use."""
+        """Decode columns to an events table."""
         schema = (
             SCHEMA if columns == SCHEMA.names else pa.schema([SCHEMA.field(n) for n in columns])
         )
@@ -250,7 +241,7 @@ class StoredEvents(EventTable):
         return with_own_texts(texts, _TYPES[name], own_texts)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write one row group per batch; stop early if ``stop`` is set."""
+        """Write one row group per batch, until ``stop`` is set."""
         with parquet_writer(path) as file:
             for number in range(len(self.batches)):
                 if stop and stop.is_set():

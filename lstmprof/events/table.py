@@ -36,10 +36,7 @@ _Value = TypeVar("_Value")
 
 
 class EventTable:
-    """A table of events with the columns of ``SCHEMA``; methods return them as cached arrays.
-
-    Other methods are those of ``pyarrow.Table``.
-    """
+    """A table of events with the columns of ``SCHEMA``, as cached arrays."""
 
     def __init__(self, arrow: pa.Table) -> None:
         self._arrow = arrow
@@ -51,7 +48,6 @@ class EventTable:
 
     @property
     def arrow(self) -> pa.Table:
-        """Return the whole table as a ``pyarrow.Table``."""
         return self._arrow
 
     def __len__(self) -> int:
@@ -82,7 +78,7 @@ class EventTable:
         return EventTable(self.arrow.take(pa.array(rows)))
 
     def slice(self, start: int, length: int | None = None) -> EventTable:
-        """Return ``length`` rows from row ``start`` on, or all rows from there on."""
+        """Return ``length`` rows, or all, from row ``start`` on."""
         return EventTable(self.arrow.slice(start, length))
 
     def filter(self, where: Flags | pa.Array | pa.ChunkedArray) -> EventTable:
@@ -107,22 +103,18 @@ class EventTable:
 
     @property
     def first_row(self) -> int:
-        """Return the row of the whole table at which this part of it begins."""
+        """Return the row of the whole table at which this part begins."""
         return 0
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield parts of the table that fit into memory, in order of time.
-
-        A part has at least ``columns``.
-        """
+        """Yield parts of the table that fit into memory, in order of time."""
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
-        """Replace columns; ``columns_of`` computes the new ones for each part of the table."""
+        """Replace columns, computed for each part of the table."""
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
-        """Return whether the table has an event of one of these kinds."""
         return any(bool(part.is_kind(*kinds).any()) for part in self.parts(("kind",)))
 
     @property
@@ -152,12 +144,12 @@ class EventTable:
         return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def texts(self, column: str) -> tuple[Ints, list[str]]:
-        """Return (codes, texts) of a text column: row n has ``texts[codes[n]]``; −1 is null."""
+        """Return (codes, texts) of a text column; code −1 is null."""
         codes, values = self._codes(column)
         return self._once(("texts", column), lambda: codes.astype(np.int64)), values
 
     def _codes(self, column: str) -> tuple[NDArray[Any], list[str]]:
-        """Return ``texts`` with 32-bit codes, which take half the memory."""
+        """Return ``texts`` with 32-bit codes, to save memory."""
         return self._once(("codes", column), lambda: _codes(self.column(column).combine_chunks()))
 
     def mapped(
@@ -168,10 +160,7 @@ class EventTable:
         dtype: Any = np.int64,
         rows: Flags | None = None,
     ) -> np.ndarray:
-        """Apply ``function`` to the text of each row, once per distinct text.
-
-        A null, and a row outside of the mask ``rows``, gives ``unknown``.
-        """
+        """Apply a function to the text of each row, once per distinct text."""
         codes, values = self._codes(column)
         if rows is None:
             answers = np.array([*map(function, values), unknown], dtype=dtype)
@@ -185,41 +174,37 @@ class EventTable:
         return np.asarray(answers[codes])
 
     def where(self, column: str, predicate: Callable[[str], object]) -> Flags:
-        """Return whether ``predicate`` is true of each row's text; False for null."""
+        """Return which rows have a text for which ``predicate`` is true."""
         return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
 
     def where_name(self, predicate: Callable[[str], object]) -> Flags:
-        """Return whether ``predicate`` is true of each event's name."""
         return self.where("name", predicate)
 
     def is_one_of(self, column: str, *texts: str) -> Flags:
-        """Return whether each row's text is one of ``texts``."""
         key = ("is", column, *sorted(texts))
         return self._once(key, lambda: self.where(column, lambda text: text in texts))
 
     def is_kind(self, *kinds: str) -> Flags:
-        """Return whether each event is of one of these kinds."""
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write the table to a Parquet file; ``stop`` ends this early only for a table on disk."""
+        """Write the table to a Parquet file."""
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))
 
     def ranks(self) -> list[int | None]:
-        """Return the distinct ranks, sorted; None stands for unknown ranks."""
+        """Return the distinct ranks, sorted, with None for unknown ones."""
         ranks = self.column("rank").unique().to_pylist()
         return sorted(ranks, key=lambda rank: (rank is not None, rank))
 
     def rows_of_rank(self, rank: int | None) -> Ints:
-        """Return the row numbers of one rank's events."""
         number = UNKNOWN if rank is None else rank
         if not self._caches():
             return np.flatnonzero(self.ints("rank", UNKNOWN) == number)
         return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
     def rows_named(self, column: str) -> Ints:
-        """Return for each row the row to which its link (``parent_id`` …) refers, or −1."""
+        """Return the row to which each row's link (``parent_id`` …) refers, or −1."""
         return self._once(("function", column), lambda: self.rows_of(self.ints(column, -1)))
 
     def rows_of(self, event_ids: Ints) -> Ints:
@@ -228,11 +213,7 @@ class EventTable:
         return np.asarray(row_of[np.where(event_ids < len(row_of) - 1, event_ids, -1)], np.int64)
 
     def once(self, function: Callable[[Any], _Value], *reads: str) -> _Value:
-        """Return ``function(self)``, which is computed only on the first call.
-
-        If ``reads`` names all columns that the function reads, the result stays valid when other
-        columns are replaced.
-        """
+        """Cache ``function(self)``, also in tables with the same columns ``reads``."""
         key = ("columns", function, *reads) if reads else ("function", function)
         return self._once(key, lambda: function(self))
 
@@ -280,10 +261,7 @@ def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
 
 
 def _rows_by_id(events: EventTable) -> Ints:
-    """Return an array with the row of each id; −1 for a missing id.
-
-    The last entry is −1, so that the id −1 (null) has the row −1.
-    """
+    """Return an array from event id to row, with −1 at its end for the id −1 (null)."""
     event_id = events.ints("event_id", -1)
     row_of = np.full(int(event_id.max(initial=-1)) + 2, -1, dtype=np.int64)
     row_of[event_id] = np.arange(len(events))
@@ -295,13 +273,7 @@ def _end_ns(events: EventTable) -> Ints:
 
 
 def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTable:
-    """Make an events table: sort events by start, the longer event first, and number them.
-
-    ``kind``, ``name``, ``start_ns`` and ``dur_ns`` are required; other absent columns are null.
-
-    Raises:
-        ValueError: a required column is missing, a name is unknown or a duration is negative.
-    """
+    """Make an events table of unsorted columns."""
     missing = [name for name in _REQUIRED if name not in columns]
     foreign = [name for name in columns if name not in SCHEMA.names]
     if missing or foreign:
@@ -325,7 +297,7 @@ def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTabl
 
 
 def cast(values: Any, type_: pa.DataType) -> pa.Array:
-    """Convert values (a list with None, a NumPy or Arrow array) to one array of ``type_``."""
+    """Convert values to one Arrow array of ``type_``."""
     array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()

@@ -16,8 +16,7 @@ from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.table import UNKNOWN, EventTable
 
-#: What a host thread does, and so why a device waits for it. If threads of a CPU run are merged,
-#: the first of these states wins.
+#: What a host thread does; if threads of a CPU run are merged, the first of these states wins.
 STATES = ("dispatch", "runtime", "alloc", "sync", "profiler", "python")
 HOST = "host"
 
@@ -33,9 +32,7 @@ _STATE_OF_KIND = {
     **dict.fromkeys(("python", "step", "range"), STATES.index("python")),
 }
 _DEPTH = {"step": 0, "range": 1, "python": 2, "op": 3, "runtime": 4, "overhead": 5}
-#: Synchronising calls of CUDA, HIP, MTIA, Ascend and Level Zero (``synchronizeStream``,
-#: ``aclrtSynchronizeDevice``, ``zeEventHostSynchronize``), OpenCL and SYCL (``clFinish``,
-#: ``urQueueFinish``, ``urEventWait``, ``piEventsWait``).
+#: Synchronising calls of CUDA, HIP, MTIA, Ascend, Level Zero, OpenCL and SYCL.
 _SYNC = re.compile(
     r"[Ss]ynchronize|EventQuery|Memcpy(?!.*Async)|^cuMemcpy(?!.*Async)"
     r"|^cl(Finish|WaitForEvents)|^(ur|pi)(QueueFinish|Events?Wait)$"
@@ -51,13 +48,10 @@ def runtime_state(name: str) -> str:
 
 
 def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Ints:
-    """Return what the thread does in each event: an index into ``STATES``, −1 on a device.
-
-    In steps and ranges named in ``framework_ranges`` only the framework runs, so their state is
-    ``dispatch``. Only the first name that occurs is used.
-    """
+    """Return what the thread does in each event, as an index into ``STATES``."""
     ranges = events.is_kind("step", "range")
     named = (ranges & events.is_one_of("name", name) for name in framework_ranges)
+    # only the framework runs there, so their state is dispatch
     framework = next((rows for rows in named if rows.any()), np.zeros(len(events), dtype=np.bool_))
     by_kind = events.mapped("kind", lambda kind: _STATE_OF_KIND.get(kind, -1), -1)
     codes = np.where(framework, STATES.index("dispatch"), by_kind)
@@ -90,10 +84,7 @@ def _on_thread(events: EventTable) -> Flags:
 
 
 def nesting_order(events: EventTable, rows: Ints) -> Ints:
-    """Sort ``rows`` so that an enclosing event comes before the events inside it.
-
-    The rows of an events table already have this order, except events with equal times.
-    """
+    """Sort ``rows`` so that an enclosing event comes before the events inside it."""
     start = events.start_ns[rows]
     dur = events.dur_ns[rows]
     later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (dur[1:] < dur[:-1]))
@@ -116,7 +107,7 @@ def _depths(events: EventTable) -> Ints:
 
 
 def content_order(events: EventTable, rows: Ints) -> Ints:
-    """Return sort keys by name, category and stream, for events that times do not order."""
+    """Return sort keys for events that times do not order: name, category, stream."""
     keys = [
         places[events.texts(column)[0][rows]]
         for column, places in events.once(_ordered_texts, "name", "category")
@@ -135,25 +126,19 @@ def _ordered_texts(events: EventTable) -> list[tuple[str, Ints]]:
 
 
 def innermost(events: EventTable, rows: Ints) -> Segments:
-    """Return the innermost event of a thread at each time; ``rows`` are the thread's events."""
+    """Return the innermost event of a thread at each time."""
     nested = nesting_order(events, rows)
     start, end = events.start_ns[nested], events.end_ns[nested]
     segments = foremost(start, end, np.arange(len(nested))[::-1])
     return Segments(segments.start_ns, segments.end_ns, nested[segments.owner])
 
 
-#: Python time of at most this length before an op counts as the cost of calling the op. In
-#: torch-lstmcell-basic with 4 units on an EPYC, 95 % of the Python times between ops are under 3.4
-#: µs, or under 9.6 µs on a busy machine.
+#: Python time that counts as calling an op: 95 % are under 9.6 µs in torch-lstmcell-basic.
 CALL_GAP_NS = 10_000
 
 
 def ops_called(events: EventTable, thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
-    """Return for each interval of Python the op that Python calls after it, or −1.
-
-    The op begins when the interval ends, on the same thread; if several begin, it is the outermost.
-    The interval has at most ``CALL_GAP_NS``.
-    """
+    """Find the op that Python calls at the end of each short interval, or −1."""
     ops = np.flatnonzero(events.is_kind("op"))
     shortest_first = np.argsort(events.dur_ns[ops], kind="stable")
     ops = ops[shortest_first]

@@ -53,10 +53,10 @@ class Tree:
 
 @dataclass(frozen=True)
 class Stacks:
-    """The call stack of each event: event ``rows[i]`` has stack ``node[i]`` and takes ``ns[i]``."""
+    """The call stack of each event."""
 
     tree: Tree
-    rows: Ints
+    rows: Ints  # event ``rows[i]`` has stack ``node[i]`` and takes ``ns[i]``
     node: Ints
     ns: Ints
 
@@ -121,22 +121,20 @@ def recorded(events: EventTable) -> list[str]:
 
 
 def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
-    """Return the call stacks of one rank: first of its host, then of its devices.
-
-    The stack of a kernel is the stack of its launch, with the kernel as the innermost frame.
-    """
+    """Return the call stacks of a rank's host and of its devices."""
     host, node = _host_stacks(events, rows, _drawn(events, by))
+    # a kernel has the stack of its launch
     return host, _device_stacks(events, rows, host.tree, node)
 
 
 def _drawn(events: EventTable, by: str) -> Flags:
-    """Mark the events that become frames of the stacks, such as Python calls for ``python``."""
+    """Mark the events that become frames, such as Python calls for ``python``."""
     drawn = events.is_kind("op") | (sort_of_frames(events) == SORTS.index(_SORT_OF[by]))
     return np.asarray(drawn | events.is_kind("step") if by == STACKS[-1] else drawn, np.bool_)
 
 
 def _names(events: EventTable) -> list[str]:
-    """Return the name of each event's frame, without parts that differ between steps: ``#3``."""
+    """Name each event's frame, without parts that differ between steps: ``#3``."""
     codes, texts = events.texts("name")
     frames = [VARYING.sub("", text.removeprefix(MODULE)) or text for text in texts]
     steps = events.is_kind("step").tolist()
@@ -147,7 +145,7 @@ def _names(events: EventTable) -> list[str]:
 
 
 def _host_stacks(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints]:
-    """Return the host's call stacks, and for each event the number of its stack in the tree."""
+    """Return the host's call stacks, and the number of each event's stack."""
     parent = events.rows_named("parent_id")
     node = np.zeros(len(events), dtype=np.int64)
     names = _names(events)
@@ -181,12 +179,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: bool = False) -> str:
-    """Write the call stacks of a run; return their detail: ``modules``, ``python`` or ``ops``.
-
-    Raises:
-        RunError: ``path`` exists and ``force`` is False, or cannot be written.
-        UsageError: the profile has no such stacks.
-    """
+    """Write a run's call stacks; return their detail, such as ``modules``."""
     events = breakdown.events()
     chosen = by or recorded(events)[0]
     _check(breakdown, chosen)
@@ -201,21 +194,13 @@ def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: boo
 
 
 def write_pair(
-    lanes: Sequence[tuple[Breakdown, int | None, int | None]],
+    lanes: Sequence[tuple[Breakdown, int | None, int | None]],  # rank, device
     path: Path,
     *,
     by: str | None = None,
     force: bool = False,
 ) -> str:
-    """Write one step of each of two devices or hosts, and how their stacks differ.
-
-    ``lanes`` are (breakdown, rank, device). The file has the stacks of each step, and the time by
-    which they exceed those of the other step.
-
-    Raises:
-        RunError: ``path`` exists and ``force`` is False, or cannot be written.
-        UsageError: a profile has no such stacks.
-    """
+    """Write the call stacks of two steps, and how they differ."""
     chosen = by or STACKS[-1]
     for breakdown, *_ in lanes:
         _check(breakdown, chosen)
@@ -278,7 +263,7 @@ class _Document:
 
 
 def _frames(tree: Tree, frames: dict[str, int]) -> list[tuple[int, ...]]:
-    """Return each stack as indices of its frames, outermost first; add new names to ``frames``."""
+    """Return each stack's indices into ``frames``, which gets the new names."""
     node_frames: list[tuple[int, ...]] = [()]
     for above, name in zip(tree.above[1:], tree.names[1:], strict=True):
         outer = node_frames[above]

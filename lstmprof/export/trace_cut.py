@@ -49,20 +49,14 @@ _MOST_LISTED = 12
 
 @dataclass(frozen=True)
 class Cut:
-    """The events to keep; ``rows`` are their row numbers.
-
-    ``windows`` are the chosen steps, empty if the user chose a time range. ``inside`` counts the
-    events that overlap ``span``, ``crossing`` the events that also begin before or end after
-    ``span``. ``next_steps`` are the steps after the span, of which only the marker is kept, because
-    it ends the previous step.
-    """
+    """The events to keep in a shorter trace."""
 
     span: tuple[int, int]
-    windows: tuple[Window, ...]
-    rows: Ints
-    inside: int
-    crossing: int
-    next_steps: tuple[int, ...]
+    windows: tuple[Window, ...]  # the chosen steps, empty for a time range
+    rows: Ints  # row numbers of the kept events
+    inside: int  # number of events that overlap the span
+    crossing: int  # number of events that cross an end of the span
+    next_steps: tuple[int, ...]  # kept only by their marker, which ends the step before
 
 
 def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Window]:
@@ -80,11 +74,7 @@ def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Windo
 
 
 def cut_of(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | None) -> Cut:
-    """Choose the events to keep for some steps, or for a time range.
-
-    Raises:
-        UsageError: no event overlaps the range.
-    """
+    """Choose the events to keep for some steps, or for a time range."""
     chosen = () if span else tuple(windows)
     first, until = span or (min(w.start_ns for w in windows), max(w.end_ns for w in windows))
     start, end = events.start_ns, events.end_ns
@@ -111,7 +101,7 @@ def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
 
 
 def _linked(events: EventTable, rows: Ints) -> Ints:
-    """Add the kernels and copies that these events launched, and all events that they link to."""
+    """Add the work that these events launched, and all events that they link to."""
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[rows] = True
     launch = events.rows_named("launch_id")
@@ -212,15 +202,9 @@ class Written:
 def write(
     events: EventTable, cut: Cut, source: Path, path: Path, values_ns: Set[int] = frozenset()
 ) -> Written:
-    """Write the kept events of the Kineto trace ``source`` to ``path``.
-
-    ``values_ns`` are the times of earlier counter values to keep (``last_before``).
-
-    Raises:
-        ProfileError: ``source`` is not a Kineto trace in the usual layout.
-        RunError: ``path`` cannot be written.
-    """
+    """Write the kept events of the Kineto trace ``source`` to ``path``."""
     origin_ns = _origin_ns(source)
+    # ``values_ns`` are the times of earlier counter values (``last_before``)
     chosen = _Chosen(events, cut, origin_ns, values_ns)
     count = total = 0
     try:

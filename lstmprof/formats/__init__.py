@@ -39,16 +39,12 @@ FORMATS = (
 
 
 def read(path: Path) -> Profile:
-    """Read the profile at ``path``, which may be gzipped.
-
-    Raises:
-        ProfileError: the file is missing, damaged, empty, or of an unknown format.
-    """
+    """Read the profile at ``path``, which may be gzipped."""
     return read_raw(Path(path), functools.partial(raw_file.load, Path(path)))
 
 
 def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
-    """Read the profile that ``load`` opens; error messages call it ``label`` (its path or URL)."""
+    """Read the profile that ``load`` opens, called ``label`` in errors."""
     try:
         streamed = stream.profile_of_file(label) if isinstance(label, Path) else None
         if streamed:

@@ -37,9 +37,7 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
 _ROCPROF = (
     "give a torch.profiler JSON, or record with rocprofv3 --runtime-trace --output-format json"
 )
-#: Execution traces of PyTorch and Chakra record dependencies of operators. Without start times they
-#: show no step, no wait and no idle time. Chakra's protobufs (``et_def.proto``) may have start
-#: times, but no converter writes them.
+#: Execution traces of PyTorch and Chakra have operators and their dependencies, but no times.
 _EXECUTION_TRACE = (
     "is an execution trace (operators and their dependencies, but not when they ran)",
     "give the torch.profiler JSON of the same run; record_shapes=True adds the shapes",
@@ -64,7 +62,7 @@ _NAMED = (
 
 
 def refuse_by_content(raw: RawFile) -> None:
-    """Refuse a file whose content shows that no reader supports it, such as a web page."""
+    """Refuse a file that shows that no reader supports it, such as a web page."""
     content = raw.content
     for magic, what, next_step in _MAGIC:
         if content.startswith(magic):
@@ -114,13 +112,13 @@ def _json(document: Any) -> tuple[str, str]:
 
 
 def trace_events(document: Any) -> list[Any] | None:
-    """Return the events of a Chrome trace, a list or an object with ``traceEvents``."""
+    """Return the events of a Chrome trace."""
     events = document.get("traceEvents") if isinstance(document, dict) else document
     return events if isinstance(events, list) else None
 
 
 def consumed(events: list[Any]) -> Iterator[Any]:
-    """Yield each event, and remove it from the list to free its memory."""
+    """Yield each event, and remove it from the list to save memory."""
     events.reverse()
     while events:
         yield events.pop()

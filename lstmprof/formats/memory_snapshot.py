@@ -41,7 +41,7 @@ from lstmprof.events.table import EventTable
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
 
-#: Action of the allocator -> (counter that it changes, sign of the change).
+#: Action of the allocator -> (counter, sign of the change).
 _CHANGES = {
     "alloc": (ALLOCATED, 1),
     "free_requested": (ALLOCATED, -1),
@@ -56,7 +56,7 @@ _PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<frozen ")
 _HISTORY = "call torch.cuda.memory._record_memory_history() before the first step"
 #: Least bytes of memory that a dict, list or tuple takes.
 _OBJECT_BYTES = 56
-#: A size or time in the file, small enough that sums fit into float64 without rounding.
+#: A size or time, small enough for exact sums in float64.
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**52)]
 
 
@@ -67,13 +67,13 @@ class _Frame(msgspec.Struct):
 
 
 class _Entry(msgspec.Struct):
-    """One action of PyTorch's allocator, such as an allocation; equal stacks share ``frames``."""
+    """One action of PyTorch's allocator, such as an allocation."""
 
     action: str
     size: _Natural = 0
     addr: int = 0
     time_us: _Natural | None = None
-    frames: Any = ()
+    frames: Any = ()  # equal stacks share one object
 
 
 class _Block(msgspec.Struct):
@@ -94,16 +94,12 @@ class _Snapshot(msgspec.Struct):
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the file is a pickle; ``read`` refuses pickles of other programs."""
+    """Return whether the file is a pickle, of any program."""
     return raw.part(0, 2) in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a memory snapshot.
-
-    Raises:
-        ForeignFileError: the pickle is no memory snapshot.
-    """
+    """Read a memory snapshot of PyTorch."""
     try:
         snapshot = _snapshot(raw)
         traces = snapshot.device_traces
@@ -137,7 +133,7 @@ def _snapshot(raw: RawFile) -> _Snapshot:
     pickled = _restricted(raw)
     if not isinstance(pickled, dict) or not {"segments", "device_traces"} <= pickled.keys():
         raise _foreign(raw, "is a pickle, but no memory snapshot of PyTorch")
-    # A pickle can repeat a list without growing, but copies of the list would take much memory.
+    # A pickle can repeat a list without growing, but copies of it would take much memory.
     lists = [*pickled["device_traces"], *(segment["blocks"] for segment in pickled["segments"])]
     if sum(map(len, lists)) > raw.length:
         raise ValueError("it repeats lists")
@@ -151,7 +147,7 @@ def _foreign(raw: RawFile, fault: str) -> ForeignFileError:
 
 
 def _restricted(raw: RawFile) -> Any:
-    """Unpickle plain types of Python; refuse a pickle with other objects, which may run code."""
+    """Unpickle plain types of Python, because other objects may run code."""
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[Any, Any] = {}
@@ -224,7 +220,7 @@ def _restricted(raw: RawFile) -> Any:
 def _counts(
     device: int, segments: Sequence[_Segment], trace: Sequence[_Entry], *, is_timed: bool
 ) -> Iterator[Count]:
-    """Yield a device's counters: memory in use, changes of it, and memory per line of code."""
+    """Yield a device's counters: memory in use, its changes, and memory per code line."""
     own = [segment for segment in segments if segment.device == device]
     blocks = [block for each in own for block in each.blocks if block.state == "active_allocated"]
     sizes = (b.size if b.requested_size is None else b.requested_size for b in blocks)
@@ -265,7 +261,7 @@ def _counts(
 
 
 def _line(frames: Any) -> str:
-    """Name the innermost line of the user's code, or of a package: ``function (file:line)``."""
+    """Name the innermost line of the user's code: ``function (file:line)``."""
     stack = msgspec.convert(frames, list[_Frame])
     python = [
         frame for frame in stack if frame.filename.endswith(".py") or frame.filename[:1] == "<"

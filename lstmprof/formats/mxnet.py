@@ -64,7 +64,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _paired(events: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
-    """Join begin and end events to rows; return (rows, number of events without a partner)."""
+    """Join begin and end events to rows; count those without a partner."""
     intervals: list[Row] = []
     begun: dict[tuple[str, ...], list[int]] = {}
     threads: dict[str, int] = {}

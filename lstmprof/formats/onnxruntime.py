@@ -122,7 +122,7 @@ def _inputs(described: Any) -> tuple[str | None, str | None]:
 
 
 def _nested(intervals: list[Row]) -> list[Row]:
-    """Sort rows by start; shorten a row that ends after the row around it because of rounding."""
+    """Sort rows by start; shorten rows that overlap because of rounding."""
     nested: list[Row] = []
     holders: dict[tuple[int | None, int | None], list[Row]] = {}
     for row in sorted(intervals, key=lambda row: (row.start_ns, -row.dur_ns)):

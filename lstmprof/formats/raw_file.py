@@ -26,19 +26,16 @@ from lstmprof.base.errors import PERMISSIONS, ProfileError
 from lstmprof.base.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: Largest file that is read, before and after unpacking: twice the largest that Perfetto opens.
+#: Largest file that is read: twice the largest that Perfetto opens.
 MAX_BYTES = 4 * 2**30
-#: A file that unpacks to more than ``MAX_RATIO`` times its size and to more than ``FREE_BYTES`` is
-#: refused as a gzip bomb. gzip makes real traces 10 to 50 times smaller, and zeros 1030 times.
+#: A file beyond both limits is a bomb; gzip makes traces 10 to 50 times smaller, zeros 1030 times.
 MAX_RATIO = 200
 FREE_BYTES = 8 * 2**20
 #: Memory that parsed JSON may take, whatever the size of the file.
 FREE_OBJECT_BYTES = 2**30
-#: Parsed JSON may take this many times the file's size. Traces take 5 to 10 times the size, a
-#: hostile ``{},{},{},…`` 25 times.
+#: Memory of parsed JSON per byte of the file: traces take 5 to 10, a hostile ``{},{},…`` 25.
 _MOST_GROWTH = 16
-#: Memory of parsed JSON in bytes per character, measured in traces and rounded up. A comma counts
-#: as a number, and a point as a float, which stays text.
+#: Bytes of memory per character of JSON, measured in traces.
 _OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 40), (b'"', 15), (b".", 24))
 _CHUNK_BYTES = 2**20
 _HEAD_BYTES = 4096
@@ -47,7 +44,7 @@ _MOST_TRIES = 16
 #: Beginning of Python's error message for text after a JSON document.
 _EXTRA_TEXT = "Extra data"
 _BOM = b"\xef\xbb\xbf"
-# Possessive quantifiers (++, *+), so that hostile text cannot make the search slow by backtracking.
+# Possessive quantifiers (++, *+) prevent slow backtracking in hostile text.
 _TO_MEND = re.compile(
     r'"(?:[^"\\]++|\\.)*+"?|\[\s*+,|,(?=\s*+[\]}])|-?\b(?:nan|inf)\b',
     re.DOTALL | re.IGNORECASE,
@@ -162,7 +159,7 @@ def _unreadable(path: Path | str, error: OSError | ValueError) -> ProfileError:
 
 
 def raw_of_bytes(path: Path | str, content: bytes) -> RawFile:
-    """Unpack these bytes if they are gzipped; error messages call the profile ``path``."""
+    """Make a profile of these bytes, called ``path`` in errors."""
     return _unpacked_and_filled(RawFile(path, content))
 
 
@@ -181,10 +178,7 @@ def is_tar(content: bytes) -> bool:
 
 
 def unpacked_head(head: bytes) -> bytes:
-    """Unpack the first bytes of a file, or return them if they are not gzipped.
-
-    Damaged bytes give an empty result.
-    """
+    """Unpack the first bytes of a file, if they are gzipped."""
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
@@ -194,7 +188,7 @@ def unpacked_head(head: bytes) -> bytes:
 
 
 def _unpacked(raw: RawFile) -> RawFile:
-    """Unpack gzip: up to 1 MiB into memory, more into a temporary file."""
+    """Unpack gzip into memory, or a temporary file if larger than 1 MiB."""
     if raw.length <= _CHUNK_BYTES:
         return RawFile(raw.path, b"".join(_unpacked_chunks(raw)), raw.length)
     folder = made_temporary_folder()
@@ -250,15 +244,9 @@ def _next_chunk(raw: RawFile, stream: gzip.GzipFile, length: int) -> bytes:
 def json_document(
     path: Path | str, content: bytes, most_object_bytes: int = FREE_OBJECT_BYTES
 ) -> Any:
-    """Parse JSON, repaired if necessary; ``path`` names the file in messages.
-
-    A float becomes its text, NaN and infinities None. Undecodable bytes become lone surrogates,
-    which ``rows.clean`` replaces.
-
-    Raises:
-        ProfileError: the JSON is invalid, nested too deeply, or needs too much memory.
-    """
+    """Parse JSON, repaired if necessary, with floats as texts."""
     _check_objects(path, content, most_object_bytes)
+    # undecodable bytes become lone surrogates, which ``rows.clean`` replaces
     text = content.removeprefix(_BOM).decode("utf-8", errors="surrogateescape")
     try:
         try:
@@ -289,12 +277,12 @@ def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
 
 
 def json_value(raw: bytes) -> Any:
-    """Parse JSON without repairs; raise ValueError or RecursionError if it is invalid."""
+    """Parse JSON without repairs."""
     return _loads(raw.decode("utf-8", errors="surrogateescape"))
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object; anything else becomes an empty object."""
+    """Parse a JSON object, or return an empty one."""
     try:
         return as_object(json_value(text.encode("utf-8", "replace")))
     except (ValueError, RecursionError):
@@ -302,12 +290,12 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Return a JSON object; anything else becomes an empty object."""
+    """Return a JSON object, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a JSON list; anything else becomes an empty list."""
+    """Return a JSON list, or an empty one."""
     return value if isinstance(value, list) else []
 
 
@@ -334,7 +322,7 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Replace an invalid token by valid JSON of equal length, to keep error positions right."""
+    """Replace invalid JSON by valid JSON of equal length."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "
@@ -371,20 +359,20 @@ _DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError,
 
 @dataclass(frozen=True)
 class Member:
-    """A file in an archive; ``fault`` is the error if it cannot be read."""
+    """A file in an archive."""
 
     name: str
     begin: int
     size: int
-    fault: ProfileError | None = None
+    fault: ProfileError | None = None  # why it cannot be read
 
 
 @dataclass(frozen=True)
 class Members:
-    """The files of an archive; ``fault`` is the error if later files are missing."""
+    """The files of an archive."""
 
     files: list[Member]
-    fault: ProfileError | None
+    fault: ProfileError | None  # why later files are missing
 
 
 def members(raw: RawFile) -> Members:
@@ -407,7 +395,7 @@ def members(raw: RawFile) -> Members:
 
 
 def _headers(tar: tarfile.TarFile, raw: RawFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the headers of the files in an archive; the last file may be truncated."""
+    """Yield the headers of the files in an archive, the last possibly cut."""
     last = -1
     while info := tar.next():
         if info.size < 0 or info.offset <= last:

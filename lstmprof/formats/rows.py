@@ -15,10 +15,9 @@ from lstmprof.events.schema import SCHEMA
 from lstmprof.events.spool import Spool
 from lstmprof.events.table import events_table
 
-#: Times beyond 73 years from zero (from 1970: the year 2043) are damage. Differences of smaller
-#: times fit into int64.
+#: Later or earlier times are damage; the difference of two smaller times fits into int64.
 MAX_NS = 2**61
-#: 2001-09-09 in nanoseconds since 1970: later times are dates, earlier ones are uptimes.
+#: 2001-09-09: later times are dates since 1970, earlier ones are uptimes.
 _FIRST_DATE_NS = 10**18
 NO_DATE = "the file has no recording date; its times count from its first event"
 _MAX_INT64 = 2**63 - 1
@@ -26,7 +25,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
-    """One event: its columns as far as the file has them, with times as in the file."""
+    """One event, with times as in the file."""
 
     kind: str
     name: str
@@ -49,27 +48,24 @@ class Row(NamedTuple):
 
 
 def date_ns(origin_ns: int) -> int | None:
-    """Return ``origin_ns`` if it counts from 1970; None if it counts from the machine's start."""
+    """Return ``origin_ns``, if it counts from 1970."""
     return origin_ns if origin_ns >= _FIRST_DATE_NS else None
 
 
 def base_ns(origin_ns: int, added_ns: int | None) -> int | None:
-    """Return ``origin_ns`` counted from 1970.
-
-    ``added_ns`` is the time at which the machine started, in case ``origin_ns`` counts from there.
-    """
+    """Count ``origin_ns`` from 1970, not from ``added_ns`` (start of the machine)."""
     if date_ns(origin_ns) is not None:
         return origin_ns
     return None if added_ns is None else positive(added_ns + origin_ns)
 
 
 def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> EventTable:
-    """Make the events table of ``rows``; times count from ``origin_ns``."""
+    """Make the events table of ``rows``."""
     return moved(columns(rows), origin_ns, rank)
 
 
 def columns(rows: Sequence[Row]) -> pa.Table:
-    """Convert rows to columns; times stay as in the file."""
+    """Convert rows to columns."""
     return pa.table(
         {
             name: _array([row[place] for row in rows], SCHEMA.field(name).type)
@@ -85,7 +81,7 @@ def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
 
 
 def first_ns(columns: pa.Table | Spool) -> int:
-    """Return the start of the first event in ns, as in the file."""
+    """Return the first start in ns, as in the file."""
     if isinstance(columns, Spool):
         return columns.first_ns
     start: int = pc.min(columns.column("start_ns")).as_py()
@@ -93,7 +89,7 @@ def first_ns(columns: pa.Table | Spool) -> int:
 
 
 def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) -> EventTable:
-    """Make the events table of ``columns``; times count from ``origin_ns``."""
+    """Make the events table of ``columns``."""
     if isinstance(columns, Spool):
         return columns.events(origin_ns, rank)
     arrays = {name: columns.column(name) for name in columns.column_names}
@@ -109,7 +105,7 @@ def clean(text: str) -> str:
 
 
 def int64(value: object) -> int | None:
-    """Convert an int or its decimal text; None if it is no int64."""
+    """Convert an int or its decimal text, if it fits into int64."""
     if isinstance(value, str):
         digits = value.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
@@ -121,20 +117,20 @@ def int64(value: object) -> int | None:
 
 
 def natural(value: object) -> int | None:
-    """Convert to an int; a negative number becomes None, as profilers write −1 for unknown."""
+    """Convert to an int; negative numbers mean unknown."""
     number = int64(value)
     return None if number is None or number < 0 else number
 
 
 def positive(value: object) -> int | None:
-    """Convert to an int; 0 and less become None, as profilers write 0 or −1 for no id."""
+    """Convert to an int; 0 and less mean no id."""
     return natural(value) or None
 
 
 def device_facts(
     major: object, minor: object, multiprocessors: object, warp_size: object = None
 ) -> DeviceFacts:
-    """Convert facts about a device; a value that is no number becomes None."""
+    """Convert facts about a device, as far as they are numbers."""
     numbers = positive(major), natural(minor)
     return DeviceFacts(
         compute_capability=None if None in numbers else f"{numbers[0]}.{numbers[1]}",

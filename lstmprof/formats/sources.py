@@ -42,14 +42,13 @@ from lstmprof.events.table import events_table
 from lstmprof.formats import raw_file, rows
 from lstmprof.formats.raw_file import Member, RawFile
 
-#: Endings of files that are tried in a folder. A file that the user names may have any ending.
+#: Endings of files that are tried in a folder.
 _PROFILE_NAMES = (
     *(".json", ".json.gz", ".xplane.pb", ".xplane.pb.gz", ".tar", ".tar.gz", ".tgz"),
     *(".sqlite", ".sqlite.gz", ".sql", ".db", ".nsys-rep", ".qdrep"),
     *(".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz", ".pickle", ".pkl"),
 )
-#: Endings that are removed from a file's name to name its run. torch and users write ``.pt`` and
-#: ``.trace`` before the others.
+#: Endings of file names that a run's name omits, such as ``.pt.trace.json.gz``.
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
 _ENDINGS |= {".trace", ".pt"}
 _GIVE = "give a run, a folder of runs, or a profile"
@@ -58,8 +57,7 @@ _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
-#: In the folder of a rank, only a name like ``rank3`` counts; another number is often that of a
-#: process or host.
+#: Name of a rank in its folder; other numbers may be processes or hosts.
 _ONLY_RANK = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
 #: The rank and world size that torch.profiler writes before the events.
 _JOB = re.compile(
@@ -76,16 +74,13 @@ _RAW_COLUMNS = tuple(
 
 @dataclass(frozen=True)
 class Source:
-    """A raw profile that can be loaded; error messages call it ``label`` (its path or URL).
-
-    ``folder_numbers`` are the numbers in its folders' names: ``(0, 1)`` for ``node0/rank1``.
-    """
+    """A raw profile that can be loaded; errors call it ``label``."""
 
     label: Path | str
     load: Callable[[], RawFile]
     stamp: str  # changes with the file's content
     folder: str = ""
-    folder_numbers: tuple[int, ...] = ()
+    folder_numbers: tuple[int, ...] = ()  # ``node0/rank1`` -> (0, 1)
 
     @property
     def name(self) -> str:
@@ -100,7 +95,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Archive:
-    """A tar archive. A worker process that receives it reads the file again."""
+    """A tar archive; a worker process reads it again from its file."""
 
     source: Source
 
@@ -113,21 +108,14 @@ class _Archive:
 
 
 def path_of(word: Path | str) -> Path:
-    """Convert to a path; refuse an empty one, which would mean the working directory."""
+    """Convert to a path, but not an empty text."""
     if not str(word):
         raise ProfileError("''", "empty path (perhaps an unset shell variable)", _GIVE)
     return Path(word)
 
 
 def groups(word: Path | str, runs: Collection[Path] = ()) -> list[list[Source]]:
-    """Return the profiles at a path or URL; possible ranks of one job form a group.
-
-    ``runs`` are folders that the caller opens as runs; their files are left out. Without ``runs``,
-    a folder must have a profile.
-
-    Raises:
-        ProfileError: the path does not exist, or has nothing that can be a profile.
-    """
+    """Return the profiles at a path or URL, grouped into possible jobs of ranks."""
     if is_url(word):
         return _at_url(str(word))
     path = path_of(word)
@@ -171,7 +159,7 @@ def _permission_denied(path: Path) -> ProfileError:
 
 
 def are_hosts(group: Iterable[Source]) -> bool:
-    """Return whether the files are one TensorFlow session, with one file per host."""
+    """Return whether the files are one TensorFlow session."""
     return all(_SESSION.search(source.folder) for source in group)
 
 
@@ -203,7 +191,7 @@ def _encodable(name: Path | str) -> str:
 
 
 def _last_part(path: Path | str) -> str:
-    """Return the name of the file, without the query of a URL, which may be a secret key."""
+    """Return the name of the file, without the query of a URL."""
     text = str(path)
     return (text.partition("?")[0] if is_url(text) else text).rstrip("/").rpartition("/")[2]
 
@@ -222,17 +210,14 @@ def _may_be_profile(name: str) -> bool:
 
 
 def _groups_in_file(source: Source, head: bytes) -> list[list[Source]]:
-    """Return the groups of profiles in an archive, or a file that is no archive as a group."""
+    """Return the groups of profiles in an archive, or a single file."""
     return (
         _grouped(_members(source)) if raw_file.is_tar(raw_file.unpacked_head(head)) else [[source]]
     )
 
 
 def _members(archive: Source) -> Iterator[Source]:
-    """Yield the files of a tar archive that may be profiles.
-
-    An unreadable file raises its error only when it is loaded.
-    """
+    """Yield the files of a tar archive that may be profiles."""
     packed = _Archive(archive)
     listed = raw_file.members(packed.raw)
     members = [m for m in listed.files if _may_be_profile(m.name.removeprefix("./"))]
@@ -250,7 +235,7 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """Yield the files of an archive; an unreadable archive raises its error when it is loaded."""
+    """Yield the files of an archive, or a source that raises its error."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -258,7 +243,7 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
 
 
 def _too_many(folder: Source, count: int) -> list[list[Source]]:
-    """Return a source whose loading fails, if the folder has too many files."""
+    """Return a source that fails to load, if there are too many files."""
     if count <= _MOST_FILES:
         return []
     fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"
@@ -283,11 +268,7 @@ def _member(archive: _Archive, label: str, member: Member) -> RawFile:
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
-    """Group files that may be ranks of one job: ``node0/rank1.json``, ``node1/rank2.json``.
-
-    Their names differ only in digits, or they are one TensorFlow session. Their folders differ only
-    in the numbers of ranks.
-    """
+    """Group files that may be ranks of one job: ``node0/rank1.json``, ``node1/rank2.json``."""
     jobs: dict[tuple[tuple[str, ...], str], list[Source]] = {}
     files = _without_viewer_copies(list(sources))
     above = len(common_folder(files).parts)
@@ -308,7 +289,6 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
 
 
 def common_folder(group: Sequence[Source]) -> PurePosixPath:
-    """Return the innermost folder that contains all files."""
     parts = [PurePosixPath(source.folder).parts for source in group]
     alike = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False))
     return PurePosixPath(*(part for part, *_ in alike))
@@ -324,10 +304,7 @@ def _number(match: re.Match[str]) -> int:
 
 
 def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
-    """Join groups of files that together have all ranks of a torch.profiler job.
-
-    Inner folders are joined first. ``heads`` maps the label of a file to the beginning of the file.
-    """
+    """Join groups that together have all ranks of a torch.profiler job."""
     ranks_in: dict[int, list[int]] = {}  # by the place of the group
     folder_of: dict[int, tuple[tuple[str, ...], int]] = {}
     for place, group in enumerate(groups):
@@ -339,6 +316,7 @@ def _join_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> 
             folder_of[place] = (common_folder(group).parts, size)
     joined = list(groups)
     depths = [len(parts) for parts, _ in folder_of.values()]
+    # inner folders first
     for depth in range(max(depths, default=0), -1, -1):
         below: dict[tuple[tuple[str, ...], int], list[int]] = {}
         for place, (parts, size) in folder_of.items():
@@ -369,7 +347,7 @@ def _at_url(url: str) -> list[list[Source]]:
 
     try:
         system, path = fsspec.core.url_to_fs(url)
-        # Not isdir, which downloads the file over HTTP to look for links.
+        # Not isdir, which downloads the file over HTTP.
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
             _check_plain(system, path, url)
             with system.open(path, "rb") as file:
@@ -426,11 +404,7 @@ def _unreachable(url: str, error: Exception) -> ProfileError:
 
 
 def ranks_of(group: Sequence[Source], profiles: Sequence[Profile]) -> list[int] | None:
-    """Return the rank of each profile; None if they are not ranks of one job.
-
-    A recorded rank takes precedence over numbers in names. Profiles of one job agree on its size
-    and process groups. If they are in several folders, they must also overlap in time.
-    """
+    """Return the rank of each profile, if they are the ranks of one job."""
     if len({profile.format for profile in profiles}) > 1:
         return None
     if len({p.metadata.get("world_size") for p in profiles} - {None}) > 1:
@@ -448,23 +422,20 @@ def ranks_of(group: Sequence[Source], profiles: Sequence[Profile]) -> list[int] 
 
 
 def _ranks_in_names(numbers: Sequence[tuple[int, ...]]) -> Sequence[int]:
-    """Return the ranks that the names show: ``node1/rank0``, ``node1/rank1`` -> 0, 1.
-
-    A rank is the innermost number that differs between all files. Without such a number
-    (``node0/rank0``, ``node0/rank1``, ``node1/rank0`` …), files are counted in order.
-    """
+    """Find ranks in names: ``node1/rank0``, ``node1/rank1`` -> 0, 1."""
     if len({len(of_file) for of_file in numbers}) > 1:
         return []
     columns: list[tuple[int, ...]] = list(zip(*numbers, strict=True))
     for column in reversed(columns):
         if len(set(column)) == len(numbers):
             return column
+    # ``node0/rank0``, ``node0/rank1``, ``node1/rank0``: counted in order
     place = {of_file: number for number, of_file in enumerate(sorted(set(numbers)))}
     return [place[of_file] for of_file in numbers]
 
 
 def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
-    """Return whether all members of a process group have recorded this group."""
+    """Return whether all members of a process group have recorded it."""
     groups_of = {r: p.process_groups for r, p in zip(ranks, profiles, strict=True)}
     return all(
         group in groups_of[member]
@@ -476,7 +447,7 @@ def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
 
 
 def _overlap(profiles: Sequence[Profile]) -> bool:
-    """Return whether the profiles overlap in time; those without a date are ignored."""
+    """Return whether the profiles with a date overlap in time."""
     dated = [(p.base_ns, p.events) for p in profiles if p.base_ns is not None]
     if len(dated) < 2:
         return True
@@ -489,11 +460,7 @@ def _overlap(profiles: Sequence[Profile]) -> bool:
 
 
 def join_ranks(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
-    """Join the profiles of all ranks into one.
-
-    Times count from the earliest start if every profile has a date. Otherwise each rank's times
-    count from its own start, and are not comparable.
-    """
+    """Join the profiles of all ranks into one."""
     order = sorted(range(len(ranks)), key=lambda i: ranks[i])
     ranks, profiles = [ranks[i] for i in order], [profiles[i] for i in order]
     bases = [p.base_ns for p in profiles if p.base_ns is not None]

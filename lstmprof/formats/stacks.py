@@ -15,7 +15,7 @@ from pathlib import Path
 from lstmprof.base.errors import ProfileError
 
 _THREAD = re.compile(r"thread \((?:0x)?\w+\)(?:: (?P<name>.*))?$")
-#: The part of a file's path before the package's name; it is removed from frames.
+#: Path before the package's name, which is removed from frames.
 _BEFORE_PACKAGE = re.compile(
     r"(?<= \()/(?:[^()]*/(?:site-packages|dist-packages|worker(?=/lstmprof/)|python3\.\d+)/"
     r"|[^()]*/(?=[^/]+\.so))"
@@ -24,7 +24,7 @@ _BEFORE_PACKAGE = re.compile(
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack of a thread, innermost frame last, and how many samples show it (``count``)."""
+    """A stack of a thread, innermost frame last, and its number of samples."""
 
     thread: str
     frames: tuple[str, ...]

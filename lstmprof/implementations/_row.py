@@ -145,8 +145,7 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-#: In bfloat16 autocast, PyTorch runs cuDNN in float16: aten/src/ATen/cudnn/AutocastRNN.cpp casts to
-#: kHalf for every dtype.
+#: aten/src/ATen/cudnn/AutocastRNN.cpp casts to float16 even for bfloat16 autocast.
 FLOAT16_CUDNN = {
     "amp-bf16 on cuda": "torch.autocast runs cuDNN's LSTM in float16; use --precision amp-fp16"
 }
@@ -164,31 +163,26 @@ GRAPH_REWRITE = {
 }
 
 
-#: Loop: several operators per time step. Cell op: one operator, or one compiled region, per time
-#: step. Layer op: one operator per layer.
+#: Several operators, or one (or one compiled region), per time step; one operator per layer.
 LOOP, CELL_OP, LAYER_OP = FORMS = ("loop", "cell op", "layer op")
 
 
 @dataclasses.dataclass(frozen=True)
 class Implementation:
-    """One implementation of the LSTM.
-
-    ``library`` is the package of the layer, if it is another than the framework. ``by_hand``: users
-    can change the cell, because it is lstmprof's own code. ``refuses`` maps features that it does
-    not support, such as ``cpu``, ``train`` or ``tf32 on cpu``, to the reason that users see.
-    """
+    """One implementation of the LSTM."""
 
     name: str
     file: str  # module path inside this folder, such as "torch.nn_lstm"
     form: str
     summary: str
+    # unsupported feature, such as "tf32 on cpu" -> the reason that users see
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     aliases: Tuple[str, ...] = ()
     knows: Tuple[str, ...] = (*OTHER_NETWORKS, "variable length")  # features in UNUSUAL it supports
     settles_after: int = 3  # warm-up iterations until the time is stable
     form_on_gpu: Optional[str] = None
-    library: str = ""
-    by_hand: bool = False
+    library: str = ""  # package of the layer, if it is not the framework
+    by_hand: bool = False  # users can change the cell: it is lstmprof's own code
     era: str = ""  # old package versions to use if the packages are missing (interpreters.eras)
     since: str = ""  # oldest version of the framework
     runs_on: str = ""  # the framework, if its folder has another name
@@ -199,7 +193,7 @@ class Implementation:
 
     @property
     def family(self) -> str:
-        """Return the folder of the implementation's file, such as ``torch``; lists group by it."""
+        """Return the file's folder, such as ``torch``."""
         return self.file.partition(".")[0]
 
     @property
@@ -211,7 +205,7 @@ class Implementation:
         return self.form_on_gpu if self.form_on_gpu and device == "cuda" else self.form
 
     def lacks(self, version: Optional[str]) -> Optional[str]:
-        """Return why a version of the framework is too old; None if it is not."""
+        """Return why a version of the framework is too old."""
         numbers = version_numbers(version or "")
         if not numbers or numbers >= version_numbers(self.since):
             return None

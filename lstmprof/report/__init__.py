@@ -33,15 +33,7 @@ def report_of(
     diagnoses: Sequence[Diagnosis] | None = None,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Report:
-    """Make the report on some runs.
-
-    Runs are compared if they agree in all conditions (``names.CONDITIONS``) that are not in
-    ``across``. ``begins`` is called with the name of each slow stage, such as "drawing timelines".
-
-    Raises:
-        UsageError: a name in ``across`` is not a condition.
-        RunError: a file of a run is missing or damaged; no event of any profile has a length.
-    """
+    """Make the report on some runs."""
     measured = [breakdown for breakdown in breakdowns if breakdown.windows]
     if not measured:
         raise breakdowns[0].no_steps

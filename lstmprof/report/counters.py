@@ -18,8 +18,7 @@ from lstmprof.report.model import Lane
 
 #: Number of counters that are drawn per step, memory first.
 MOST_LANES = 8
-#: If a counter has more values than this in a step, only some are drawn: the first, least, largest
-#: and last value in each of ``PARTS`` equal parts of the step.
+#: Most values to draw per step; beyond, only the extremes of ``PARTS`` equal parts.
 MOST_VALUES, PARTS = 4_000, 500
 _FIRST = (ALLOCATED, RESERVED, SINCE_BEGIN)
 _LABEL = 120
@@ -30,7 +29,7 @@ _Floats = NDArray[np.float64]
 def lanes(
     read: Callable[[], Iterable[pa.Table]], windows: Sequence[Window]
 ) -> list[tuple[Lane, ...]]:
-    """Return the counters to draw for each step; ``read()`` yields tables with all their values."""
+    """Return the counters to draw for each step."""
     drawn: list[dict[Series, _Drawn]] = [defaultdict(_Drawn) for _ in windows]
     for series, time_ns, values in levels(read):
         for window, of_window in zip(windows, drawn, strict=True):
@@ -53,12 +52,10 @@ def lanes(
 
 @dataclass
 class _Drawn:
-    """The values of a counter in a step; times count from the beginning of the step.
+    """The values of a counter in one step."""
 
-    ``before`` is its last value before the step.
-    """
-
-    before: float | None = None
+    before: float | None = None  # last value before the step
+    # times since the begin of the step
     at_ns: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     values: _Floats = field(default_factory=lambda: np.empty(0, dtype=np.float64))
     left_out: int = 0
@@ -73,7 +70,7 @@ class _Drawn:
 
 
 def _extremes(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
-    """Mark the values to draw: first, least, largest and last value in each part of the step."""
+    """Mark the first, least, largest and last value in each part of the step."""
     part = at_ns * PARTS // max(length_ns, 1)
     order = np.lexsort((values, part))
     begins = np.append(True, part[1:] != part[:-1])

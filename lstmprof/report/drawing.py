@@ -19,8 +19,7 @@ Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 ACCENT = WHOLE.colour
 #: Colour of the edges of cells in heat maps.
 EDGE = "#868e9c"
-#: Colours from ``MOST_PERCENT`` below the median or mean to ``MOST_PERCENT`` above it. They are
-#: distinct with red-green blindness, and have a contrast of 3:1 on light and dark pages.
+#: From ``MOST_PERCENT`` below to above the median. Contrast 3:1, safe for red-green blindness.
 OFF_COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 MOST_PERCENT = 20
 #: Colours of lateness, from on time to late.
@@ -46,7 +45,7 @@ def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, An
 
 
 def specification(chart: Drawn) -> Spec:
-    """Return the Vega-Lite specification of a chart, without its theme, which the page sets."""
+    """Return a chart's Vega-Lite specification without theme; the page sets it."""
     spec: Spec = chart.to_dict(validate=False)  # validation would check each row
     spec.pop("config", None)
     spec.pop("$schema", None)

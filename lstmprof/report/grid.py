@@ -46,15 +46,11 @@ FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
 
 @dataclass(frozen=True)
 class Value:
-    """A number that the table can show for a run, such as ``step ± interval``.
+    """A number that the table can show for a run, such as ``step ± interval``."""
 
-    ``text`` is for people. ``parts`` are the columns in CSV: heading → number. Both get the timings
-    of a run and its slowdown. ``meaning`` is for the caption.
-    """
-
-    text: Callable[[Timings, float | None], str]
-    parts: Mapping[str, Callable[[Timings, float | None], float | None]]
-    meaning: str
+    text: Callable[[Timings, float | None], str]  # for people; gets the timings and the slowdown
+    parts: Mapping[str, Callable[[Timings, float | None], float | None]]  # columns in CSV
+    meaning: str  # for the caption
 
 
 def _step(timings: Timings) -> tuple[float, float | None]:
@@ -111,44 +107,30 @@ DEFAULT_VALUE = "step ± interval, slowdown"
 
 @dataclass(frozen=True)
 class Cell:
-    """A run in the table: text for people, and numbers for CSV.
+    """A run in the table."""
 
-    ``best``: no comparable run is surely faster.
-    """
-
-    text: str
-    numbers: Mapping[str, float | None]
-    best: bool
+    text: str  # for people
+    numbers: Mapping[str, float | None]  # for CSV
+    best: bool  # no comparable run is surely faster
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The table; ``cells`` maps (row number, column number) to a run.
+    """A table of runs."""
 
-    ``corner`` is the heading of the first column. ``headings`` are the columns of each cell in CSV.
-    ``added`` are conditions that the user did not choose, but that tell runs apart.
-    """
-
-    corner: str
+    corner: str  # heading of the first column
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    cells: Mapping[tuple[int, int], Cell]
-    headings: tuple[str, ...]
+    cells: Mapping[tuple[int, int], Cell]  # (row number, column number) → run
+    headings: tuple[str, ...]  # columns of each cell in CSV
     caption: str
-    added: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()  # conditions that tell runs apart, but were not chosen
 
 
 def grid(
     breakdowns: Sequence[Breakdown], rows: str | None, columns: str, value: str = DEFAULT_VALUE
 ) -> Grid:
-    """Make the table of the runs that have timings.
-
-    ``rows``, ``columns`` and ``value`` are names with commas between, from ``FIELDS`` and
-    ``VALUES``. Conditions are added to ``rows`` until each cell has one run.
-
-    Raises:
-        UsageError: a name is unknown, no run has timings, or two runs differ in no condition.
-    """
+    """Make the table of the runs that have timings."""
     column_names = _names(columns, "--columns")
     row_names = None if rows is None else _names(rows, "--rows")
     values = values_of(value)
@@ -160,6 +142,7 @@ def grid(
     chosen = row_names or (
         next(n for n in ("implementation", "workload", "run") if n not in column_names),
     )
+    # add conditions until each cell has one run
     row_names = _separating(timed, chosen, column_names, sizes=row_names is not None)
     keys = [(_key(b, row_names), _key(b, column_names)) for b in timed]
     row_keys, column_keys = (_ordered([key[side] for key in keys]) for side in (0, 1))
@@ -215,10 +198,7 @@ def _key(breakdown: Breakdown, names: Sequence[str]) -> tuple[Any, ...]:
 def _separating(
     breakdowns: Sequence[Breakdown], rows: Sequence[str], columns: Sequence[str], *, sizes: bool
 ) -> tuple[str, ...]:
-    """Add conditions to the rows until each cell has one run, if possible.
-
-    With ``sizes``, sizes of the network come before its workload, and names of runs are not added.
-    """
+    """Add conditions to the rows until each cell has one run, if possible."""
     fields = list(FIELDS)
     if sizes:
         fields = [name for name in fields if name not in ("workload", "run")] + ["workload"]
@@ -248,10 +228,7 @@ _SAME = object()
 def _differing(
     keys: Sequence[tuple[Any, ...]], first: int, *, fixed: bool
 ) -> list[tuple[Any, ...]]:
-    """Replace conditions that do not tell rows apart by ``_SAME``, which is not shown.
-
-    The ``first`` conditions stay, unless they are unknown and the user did not choose them.
-    """
+    """Replace conditions that do not tell rows apart by ``_SAME``."""
     values: dict[tuple[Any, ...], list[set[Any]]] = {}
     for key in keys:
         sets = values.setdefault(key[:first], [set() for _ in key[first:]])
@@ -268,7 +245,7 @@ def _differing(
 
 
 def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Sort labels of rows or columns: numbers and versions by size, words by first occurrence."""
+    """Sort labels: numbers and versions by size, words by first occurrence."""
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
     words: dict[str, int] = {}
     for key in keys:

@@ -85,7 +85,7 @@ def _row(place: int, point: Point) -> dict[str, Any]:
 
 
 def page(series: Sequence[Series]) -> str:
-    """Return the page as HTML; it contains its chart, tables and scripts, and loads nothing."""
+    """Return the HTML page, which loads nothing from elsewhere."""
     texts = "".join(f"<p>{html.escape(shown_name(of.sentence, 2000))}</p>" for of in series)
     tables = "".join(map(_table, series))
     return (

@@ -44,14 +44,14 @@ _NAME = 160
 
 
 def icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> tuple[Icicle, ...]:
-    """Make pictures of pairs with stacks of ops, then of runs with modules and Python frames."""
+    """Draw the call stacks of pairs, then of single runs."""
     drawn = [*_pair_icicles(runs, pairs[:MOST_PAIRS])]
     drawn += [picture for run in runs for picture in _run_icicle(run)]
     return tuple(drawn[:MOST_ICICLES])
 
 
 def _pair_icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> Iterator[Icicle]:
-    """Yield one picture per pair of runs, with the call stacks of ops in one step of each run."""
+    """Yield one picture per pair of runs, with the ops of one step of each."""
     run_of = {run.facts.run: run for run in runs if _events(run)[1] <= MOST_EVENTS}
     names = dict.fromkeys(p.name for pair in pairs for p in (pair.fast, pair.slow))
     steps = {
@@ -112,11 +112,7 @@ def _summed(tree: Tree, own: Ints) -> Ints:
 
 
 def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Ints) -> Icicle | None:
-    """Return the picture of a tree of call stacks, unless its total time is 0.
-
-    ``sums`` are columns of times per stack: ``total_ns`` and others. Callers come before callees,
-    the longest callee first.
-    """
+    """Draw a tree of call stacks, the longest callee first."""
     total = sums["total_ns"]
     if not total[ROOT]:
         return None

@@ -24,18 +24,13 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the page shows about one run.
-
-    ``label`` is a name that is unique in its ``group``. ``lane`` is the diagnosed rank and device,
-    such as ``rank 0``, if there are several. ``marked`` is False for a profile without step
-    markers, which counts as one step.
-    """
+    """What the page shows about one run."""
 
     run: str
-    label: str
+    label: str  # unique in its ``group``
     group: int
     step_ns: int
-    lane: str
+    lane: str  # diagnosed rank and device, if there are several
     workload: str | None
     precision: str | None
     device: str | None
@@ -44,7 +39,7 @@ class RunFacts:
     profiler: str | None
     steps: int | None
     iterations: int | None
-    marked: bool = True
+    marked: bool = True  # False: no step markers, the profile counts as one step
     ranks: int = 1
 
 
@@ -60,11 +55,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two comparable runs; ``rows`` has the time of each kind in both, such as matmul."""
+    """Two comparable runs."""
 
     fast: StepProfile
     slow: StepProfile
-    rows: Rows
+    rows: Rows  # time of each kind, such as matmul, in both runs
 
 
 @dataclass(frozen=True)
@@ -78,29 +73,18 @@ class Track:
 
 @dataclass(frozen=True)
 class Lane:
-    """A counter in a timeline, such as memory; each value is valid until the next.
-
-    ``left_out`` is the number of values that are not drawn.
-    """
+    """A counter in a timeline, such as memory."""
 
     label: str
     unit: str
     at_ns: tuple[int, ...]
-    values: tuple[float, ...]
-    left_out: int = 0
+    values: tuple[float, ...]  # each is valid until the next
+    left_out: int = 0  # values that are not drawn
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """A timeline of one step; ``columns`` have one entry per event, sorted by track and start.
-
-    The columns are ``track`` (index into ``tracks``), ``start_ns`` from the begin of the step,
-    ``dur_ns``, ``name`` and ``part`` (indices into ``names`` and ``parts``), and ``launch`` (index
-    of the launching event); −1 means none. ``facts`` are further columns, such as shapes, which the
-    page shows after a click: name → (distinct texts, index of each event's text). ``left_out`` is
-    the number of events that are not drawn. ``which`` says why this step is shown. ``lanes`` are
-    the counters.
-    """
+    """A timeline of one step, whose columns have one entry per event."""
 
     run: str
     step: int | None
@@ -108,22 +92,18 @@ class Timeline:
     tracks: tuple[Track, ...]
     names: tuple[str, ...]
     parts: tuple[str, ...]
-    columns: Mapping[str, list[int]]
-    left_out: int
+    columns: Mapping[str, list[int]]  # track, start_ns, dur_ns, name, part, launch; −1: none
+    left_out: int  # events that are not drawn
     rank: int | None = None
-    which: str = ""
+    which: str = ""  # why this step is shown
+    # shown after a click: name → (distinct texts, index of each event's text)
     facts: Mapping[str, tuple[tuple[str, ...], list[int]]] = field(default_factory=dict)
-    lanes: tuple[Lane, ...] = ()
+    lanes: tuple[Lane, ...] = ()  # counters
 
 
 @dataclass(frozen=True)
 class Icicle:
-    """A picture of the call stacks of a run or a pair of runs, made of boxes.
-
-    ``columns`` have one entry per box, callers before callees. ``above`` is the index of the
-    caller's box; ``name`` and ``part`` are indices into ``names`` and ``parts``; −1 means none.
-    ``fast`` and ``slow`` are the names of the runs of a pair.
-    """
+    """A picture of the call stacks of a run or a pair of runs, made of boxes."""
 
     run: str
     what: str
@@ -131,18 +111,14 @@ class Icicle:
     total_ns: int
     names: tuple[str, ...]
     parts: tuple[str, ...]
-    columns: Mapping[str, list[int]]
-    fast: str = ""
+    columns: Mapping[str, list[int]]  # one entry per box, callers first; above is the caller's box
+    fast: str = ""  # names of the runs of a pair
     slow: str = ""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The content of a report; each chart has its rows in the field with the chart's name.
-
-    The function in ``rows`` with the same name describes the rows. ``missing`` has a sentence for
-    each thing that was not measured.
-    """
+    """The content of a report; each chart has its rows in a field."""
 
     title: str
     created: str
@@ -153,6 +129,7 @@ class Report:
     pairs: Sequence[Pair] = ()
     timelines: Sequence[Timeline] = ()
     icicles: Sequence[Icicle] = ()
+    # the function of the same name in ``rows`` describes the rows of a chart
     times: Rows = ()
     ledger: Rows = ()
     launch_gaps: Rows = ()
@@ -168,7 +145,7 @@ class Report:
     rank_parts: Rows = ()
     arrivals: Rows = ()
     rank_work: Rows = ()
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # a sentence per thing that was not measured
 
     @property
     def waterfall(self) -> Rows:
@@ -201,20 +178,16 @@ class Report:
 
 @dataclass(frozen=True)
 class Figure:
-    """One chart: its title, its main result as a ``sentence``, its Vega-Lite specification.
-
-    ``kind`` names the sort of chart for users who cannot see it. ``ran`` has devices, versions and
-    dates. ``legend`` names the parts of the breakdown in the chart's colours.
-    """
+    """One chart with its title, main result and Vega-Lite specification."""
 
     key: str
     title: str
-    kind: str
-    sentence: str
+    kind: str  # for users who cannot see it
+    sentence: str  # its main result
     caption: str
-    ran: str
+    ran: str  # devices, versions and dates
     spec: Spec
-    legend: tuple[str, ...] = ()
+    legend: tuple[str, ...] = ()  # parts of the breakdown in the chart's colours
 
     @property
     def heading(self) -> str:

@@ -249,7 +249,7 @@ def order_of(name: str) -> int:
 
 
 def label_of(state: str, part: str) -> str:
-    """Return the page's name for a part of the breakdown: ``Python, at the end of the step``."""
+    """Name a part of the breakdown: ``Python, at the end of the step``."""
     base = part.removeprefix(TAIL)
     words = PARTS[base].shown if base in PARTS else shown_name(base)
     words = f"input: {words}" if state == "input" else words

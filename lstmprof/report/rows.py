@@ -43,7 +43,7 @@ MOST_PAIRS = 800
 
 
 def _first_rows(run: RunReport, table: pa.Table, most: int) -> Iterator[Row]:
-    """Return the first ``most`` rows of a table, with the columns ``run``, ``label``, ``group``."""
+    """Return a table's first rows with the columns ``run``, ``label``, ``group``."""
     return map(run.row, table.slice(0, most).to_pylist())
 
 
@@ -69,15 +69,12 @@ def times(runs: Sequence[RunReport], diagnoses: Sequence[Diagnosis]) -> list[Row
 
 
 def ledger(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the time of each part of the breakdown, on the diagnosed rank and device.
-
-    ``total_ns`` is the sum over ``steps`` steps.
-    """
+    """Return the time of each part of the breakdown, on the diagnosed device."""
     return [
         run.row(
             {
                 **{"lane": run.facts.lane, "state": state, "part": part},
-                **{"total_ns": total_ns, "steps": lane.steps},
+                **{"total_ns": total_ns, "steps": lane.steps},  # sum of all steps
                 "of": CLEAN if lane.clean else PROFILED,
             }
         )
@@ -124,7 +121,7 @@ def layers(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
-    """Return the work and waits on the critical paths of the first pair of runs, or of one run."""
+    """Return the work and waits on the critical paths of a pair or of a run."""
     names = {pairs[0].fast.name, pairs[0].slow.name} if pairs else {runs[0].facts.run}
     rows = [
         row
@@ -137,11 +134,7 @@ def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]
 
 
 def versions(runs: Sequence[RunReport]) -> list[Row]:
-    """Return the step time by version, for implementations that ran with several versions.
-
-    ``place`` is the position of the version in the chart. ``of_first`` is the ratio to the step
-    time of the oldest version.
-    """
+    """Return the step time by version, if an implementation ran with several."""
     run_of = {id(run.breakdown): run for run in runs}
     version_rows = [row for group in by_version([run.breakdown for run in runs]) for row in group]
     order = sorted(
@@ -155,8 +148,8 @@ def versions(runs: Sequence[RunReport]) -> list[Row]:
         columns = {
             "implementation": row.implementation,
             "version": row.version,
-            "place": order.index(row.version),
-            "of_first": row.of_first,
+            "place": order.index(row.version),  # position in the chart
+            "of_first": row.of_first,  # ratio to the oldest version
             "step_ns": timings.step_ns,
             "low_ns": timings.step_low_ns,
             "high_ns": timings.step_high_ns,
@@ -208,10 +201,7 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def stability(runs: Sequence[RunReport]) -> list[Row]:
-    """Return the median time of successive iterations, and its deviation from the run's median.
-
-    Each row is a cell of the chart. ``place`` is text such as ``round 2, after its profile``.
-    """
+    """Return the median time of successive iterations, one row per cell."""
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
     for run in runs:
@@ -226,6 +216,7 @@ def stability(runs: Sequence[RunReport]) -> list[Row]:
             for cell in (left[first : first + size] for first in range(0, len(left), size)):
                 wall = statistics.median(row["wall_ns"] for row in cell)
                 columns = {"iteration": cell[0]["iteration"], "iterations": len(cell)}
+                # such as ``round 2, after its profile``
                 columns |= {"place": part, "wall_ns": wall, "off_share": wall / usual - 1}
                 rows.append(run.row(columns))
     return rows
@@ -237,7 +228,7 @@ def _round_words(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Return the pairs of runs of each group: with the baseline, then the largest differences."""
+    """Return pairs of runs: with the baseline first, then by difference."""
     ordered = []
     for group in groups:
         members = [run.profile for run in runs if run.facts.group == group.number]
@@ -307,11 +298,7 @@ def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def arrivals(runs: Iterable[RunReport]) -> list[Row]:
-    """Return how late each rank arrives at collectives that all ranks ran.
-
-    Consecutive collectives are one row: ``late_ns`` is their mean, ``step`` and ``name`` are those
-    of the first.
-    """
+    """Return how late each rank arrives at collectives that all ranks ran."""
     rows = []
     for run in several(runs):
         lanes = _drawn(run)
@@ -331,21 +318,19 @@ def arrivals(runs: Iterable[RunReport]) -> list[Row]:
             last_in = sum(
                 (c["last_rank"], c["last_device"]) == (c["rank"], c["device"]) for c in members
             )
+            # the mean of consecutive collectives
             columns |= {"late_ns": late / len(members), "last_in": last_in}
             rows.append(run.row({**columns, "step": first["step"], "name": first["name"]}))
     return rows
 
 
 def _size(count: int) -> int:
-    """Return how many steps or collectives a column of a heat map must join, so that all fit."""
+    """Return how many steps or collectives share a column of a heat map."""
     return max(-(-count // MOST_COLUMNS), 1)
 
 
 def rank_work(runs: Iterable[RunReport]) -> list[Row]:
-    """Return each rank's busy time in successive steps, without collectives.
-
-    ``work_ns`` is per step. ``off_share`` is its deviation from the mean of all ranks.
-    """
+    """Return each rank's busy time in successive steps, without collectives."""
     rows = []
     for run in several(runs):
         lanes = _drawn(run)
@@ -362,6 +347,7 @@ def rank_work(runs: Iterable[RunReport]) -> list[Row]:
             for lane, ns in means.items():
                 columns = {"lane": lane, "step": members[0], "steps": len(members), "work_ns": ns}
                 if mean_ns:
+                    # deviation from the mean of all ranks
                     rows.append(run.row({**columns, "off_share": ns / mean_ns - 1}))
     return rows
 

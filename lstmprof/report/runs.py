@@ -37,7 +37,7 @@ class RunReport:
 
 
 def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tuple[Group, ...]:
-    """Group the runs by their baseline, the largest group first; each single run is a group."""
+    """Group the runs by their baseline, the largest group first."""
     members: dict[str, dict[str, StepProfile]] = {}
     for diagnosis in diagnoses:
         base = diagnosis.fast or diagnosis.slow

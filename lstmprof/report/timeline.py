@@ -25,8 +25,7 @@ from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of
 from lstmprof.report.runs import RunReport
 
-#: At most this many events are drawn for one step, and for all steps together. More would make the
-#: page larger than a few megabytes.
+#: Most events to draw, per step and in all; more would make the page too large (MB).
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
 #: At most this many host threads, and levels of nested calls, are drawn.
 MOST_THREADS, MOST_DEPTH = 12, 64
@@ -49,11 +48,9 @@ _COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
 
 
 def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
-    """Draw steps of all runs, as far as they fit on the page.
-
-    A run's step of median length comes first, then its longest and shortest step, then other ranks.
-    """
+    """Draw steps of all runs, as far as they fit on the page."""
     drawing = _Page()
+    # per run: the median step, the longest and shortest, then other ranks
     wanted = [_wanted(report) for report in reports]
     drawing.awaited = sum(steps[0].least for steps in wanted)
     for report, steps in zip(reports, wanted, strict=True):
@@ -63,15 +60,10 @@ def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
 
 @dataclass
 class _Page:
-    """Chooses which timelines fit on the page.
+    """Chooses which timelines fit on the page."""
 
-    ``awaited`` is the number of events to reserve for the first timelines of later runs. ``growth``
-    is the estimated number of drawn events per event of the profile; it exceeds 1 because the
-    breakdown is drawn, too.
-    """
-
-    awaited: int = 0
-    growth: float = 1.0
+    awaited: int = 0  # events to reserve for the first timelines of later runs
+    growth: float = 1.0  # drawn events per event; the breakdown is drawn, too
 
     def __post_init__(self) -> None:
         self.drawn: list[tuple[int, Timeline]] = []
@@ -101,7 +93,7 @@ class _Page:
             self.growth = max(self.growth, size / max(step.least, 1))
 
     def fitting(self) -> Iterator[Timeline]:
-        """Yield the timelines that fit on the page; the first timeline of each run has priority."""
+        """Yield the timelines that fit; the first of each run has priority."""
         room, chosen = ALL_EVENTS, set()
         for position in sorted(
             range(len(self.drawn)), key=lambda position: self.drawn[position][0] > 0
@@ -120,11 +112,11 @@ def _size(drawn: Timeline) -> int:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A step to draw; ``which`` says why, ``least`` is the number of its events to draw."""
+    """A step to draw."""
 
     window: Window
-    which: str
-    least: int
+    which: str  # why
+    least: int  # number of its events to draw
 
 
 def _wanted(report: RunReport) -> list[_Wanted]:
@@ -158,7 +150,7 @@ def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
 
 
 def spread(steps: Sequence[Window], most: int) -> list[Window]:
-    """Choose at most ``most`` of these steps: the shortest, the longest, and some between them."""
+    """Choose the shortest step, the longest, and some between them."""
     if len(steps) <= most:
         return list(steps)
     by_length = sorted(range(len(steps)), key=lambda n: steps[n].length_ns)
@@ -210,10 +202,7 @@ def timeline(
 
 
 def _positions(rows: Ints, linked: Ints) -> Ints:
-    """Return for each event of ``rows`` the position in ``rows`` of its launch, or −1.
-
-    ``linked`` has the launch of every event of the table.
-    """
+    """Return the position in ``rows`` of each event's launch, or −1."""
     position_of = np.full(len(linked) + 1, _NEITHER)
     real = np.flatnonzero(rows >= 0)
     position_of[rows[real]] = real
@@ -222,7 +211,7 @@ def _positions(rows: Ints, linked: Ints) -> Ints:
 
 
 def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...], list[int]] | None:
-    """Return the distinct texts of a column, and for each event the index of its text, or −1."""
+    """Return a column's distinct texts, and each event's index, or −1."""
     texts_of_rows = events.column(column).take(pa.array(np.maximum(rows, 0)))
     is_known = (rows >= 0) & np.asarray(pc.is_valid(texts_of_rows))
     if not is_known.any():
@@ -348,7 +337,7 @@ def depths(events: EventTable) -> Ints:
 
 
 def part_codes(events: EventTable) -> Ints:
-    """Return each event's part of the breakdown as an index in ``PARTS``; −1: step or range."""
+    """Return each event's part of the breakdown as an index in ``PARTS``."""
     places = {name: position for position, name in enumerate(PARTS)}
     other = places["other"]
     category = events.mapped("category", lambda name: places.get(name, other), other)

@@ -57,10 +57,7 @@ def path_of(run: Run) -> Path:
 
 @contextmanager
 def border(place: object) -> Iterator[None]:
-    """Convert all exceptions of the block to errors about ``place``, a path or URL.
-
-    An exception that is lstmprof's own bug becomes a DefectError, and a log gets its traceback.
-    """
+    """Convert all exceptions of the block to errors about ``place``, a path or URL."""
     try:
         yield
     except RunError as error:
@@ -94,11 +91,7 @@ def from_good(
     leave_out: LeaveOut,
     together: object = "the runs together",
 ) -> _Made:
-    """Return ``make(items)``; leave out each item for which ``make([item])`` fails.
-
-    The errors of omitted items go to ``leave_out``. A message names its item by ``path_of(item)``,
-    and all items by ``together``.
-    """
+    """Return ``make(items)``, without items for which ``make([item])`` fails."""
     try:
         with border(path_of(items[0]) if len(items) == 1 else together):
             return make(items)
@@ -129,7 +122,7 @@ def _faults(
 
 
 def _logged(place: object, error: Exception) -> Path | None:
-    """Append a traceback to the log of lstmprof's bugs; return the log's path."""
+    """Append a traceback to the log of bugs; return its path."""
     text = _entry(place, error).encode(errors="backslashreplace")
     for log in (_log_in_cache, _temporary_log):
         with suppress(OSError):

@@ -42,21 +42,14 @@ if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
 
-#: Function that is called with (path, name of the run) before a profile is read.
+#: Called with (path, name of the run) before a profile is read.
 Reading = Callable[[Path, str], None]
 
 
 def open_runs(
     words: Iterable[Path | str], cache: Path | None = None, leave_out: LeaveOut = lambda fault: None
 ) -> list[Run]:
-    """Open the runs at paths or URLs of runs, folders of runs or profiles.
-
-    Raw profiles become runs in ``cache``, unless it has a run of the unchanged file, made with the
-    same rules. Errors of unreadable inputs go to ``leave_out``.
-
-    Raises:
-        LstmprofError: nothing at any path or URL can be read.
-    """
+    """Open the runs at paths or URLs, and convert raw profiles to runs in ``cache``."""
     return [run for runs in opened(words, cache, leave_out) for run in runs]
 
 
@@ -66,10 +59,7 @@ def opened(
     leave_out: LeaveOut,
     reading: Reading = lambda path, name: None,
 ) -> list[list[Run]]:
-    """Open runs like ``open_runs``; return one list for each path or URL that has runs.
-
-    ``reading`` is called before lstmprof reads the profile in a single local file.
-    """
+    """Open runs like ``open_runs``, as one list per path or URL."""
     words, cache = list(words), cache or cache_folder()
     opened_of = [_opened(word, cache, reading) for word in words]
     faults = [fault for opened_word in opened_of for fault in opened_word.faults]
@@ -86,7 +76,7 @@ def opened(
 
 @dataclass
 class _Opened:
-    """The runs at one path or URL, and the errors of its unreadable files."""
+    """The runs at one path or URL, and its errors."""
 
     runs: list[Run] = field(default_factory=list)
     faults: list[LstmprofError] = field(default_factory=list)
@@ -115,11 +105,11 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
 
 
 def _runs_at(word: Path | str) -> Sequence[Path | str]:
-    """Return ``word``, a path or URL, if it is a run, or else the runs directly inside it."""
+    """Return the run at a path or URL, or the runs directly inside it."""
     if is_url(word):
         return remote.run_urls_at(str(word))
     path = Path(word)
-    # A path that is no folder is reported later, when profiles are read.
+    # reported later, when profiles are read.
     if not str(word) or not path.is_dir():
         return []
     return [path] if is_run(path) else run_folders_in(path)
@@ -150,11 +140,8 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 def _ingest(
     word: Path | str, cache: Path, result: _Opened, reading: Reading, deeper: Collection[Path]
 ) -> None:
-    """Make runs of the raw profiles at the path or URL ``word``, unless the cache has them.
-
-    ``deeper`` are the folders of runs below ``word``; their profiles are not read again.
-    """
-    # Imported here, because the readers take long to import, and runs do not need them.
+    """Make runs of the raw profiles at a path or URL, unless the cache has them."""
+    # imported here, because the readers import slowly.
     from lstmprof.formats import sources
     from lstmprof.runs.ingest import run_names
 
@@ -176,7 +163,7 @@ def _ingest(
 
 
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
-    """Make a run of some files in the cache; if it cannot be written, in a temporary folder."""
+    """Make a run of some files in the cache, or in a temporary folder."""
     from lstmprof.runs.ingest import Ingested, Task
 
     place = usable_cache(cache)
@@ -191,7 +178,7 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
 
 
 def _cached_runs(folder: Path) -> list[Run]:
-    """Return the runs in ``folder``; none if one is damaged, so that all are made again."""
+    """Return the runs in ``folder``, if all are whole."""
     try:
         return runs_in(folder) if folder.is_dir() else []
     except RunError:
@@ -200,7 +187,7 @@ def _cached_runs(folder: Path) -> list[Run]:
 
 @lru_cache(maxsize=1)
 def _annotation(folder: Path) -> str:
-    """Return a hash of the code that derives columns; if the code changes, runs are made again."""
+    """Return a hash of the code that derives columns."""
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())

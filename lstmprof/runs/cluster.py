@@ -33,7 +33,7 @@ _WORKERS_S = 30
 
 @dataclass
 class Cluster:
-    """A dask cluster that can run tasks: its scheduler has answered and has workers."""
+    """A dask cluster that can run tasks."""
 
     address: str
     client: Client
@@ -67,13 +67,12 @@ class Cluster:
 
 
 class _Releasing(Executor):
-    """An executor that releases finished futures, so that the cluster drops their results."""
+    """An executor that frees the results of finished tasks on the cluster."""
 
     def __init__(self, client: Client) -> None:
         self._executor = client.get_executor(pure=False)
 
     def submit(self, fn: Callable[..., _Made], /, *args: Any, **kwargs: Any) -> Future[_Made]:
-        """Run a call on a worker of the cluster."""
         outcome: Future[_Made] = Future()
         remote = self._executor.submit(fn, *args, **kwargs)
         remote.add_done_callback(functools.partial(_copy, outcome))
@@ -104,7 +103,7 @@ def killed_worker() -> type[Exception]:
 
 @contextmanager
 def cluster(address: str, progress: Progress) -> Iterator[Cluster]:
-    """Yield the cluster of a scheduler; all its workers must have this version of lstmprof."""
+    """Yield the cluster of a scheduler, if its workers have this lstmprof."""
     with _client(address, progress) as client:
         if not _workers(client, address):
             progress(f"{address}: waiting up to {_WORKERS_S} s for workers")
@@ -183,7 +182,7 @@ def scheduler_gone(address: str) -> LstmprofError:
 
 
 def other_version(worker: str, version: object, own: str) -> LstmprofError:
-    """Return the error for a worker with another version of lstmprof, or without lstmprof."""
+    """Return the error for a worker with another version of lstmprof."""
     has = f"lstmprof {version}" if isinstance(version, str) else f"no lstmprof ({version})"
     return LstmprofError(
         f"worker {worker} has {has}, but this machine has {own}",

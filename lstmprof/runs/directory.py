@@ -33,19 +33,17 @@ _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 
 def cache_folder() -> Path:
-    """Return $LSTMPROF_CACHE, or else lstmprof's folder in the user's cache folder.
-
-    A folder that other users can write to is not used: the cache has scripts and interpreters.
-    """
+    """Return the cache folder, which $LSTMPROF_CACHE may set."""
     chosen = os.environ.get("LSTMPROF_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or str(_home() / ".cache")
     cache = Path(chosen) if chosen else Path(base) / "lstmprof"
+    # others could replace the scripts and interpreters in it
     fault = _untrusted(cache)
     return cache if fault is None else instead_of(cache, fault)
 
 
 def _untrusted(folder: Path) -> str | None:
-    """Say why other users can write to ``folder``; return None if they cannot."""
+    """Say why other users can write to ``folder``, if they can."""
     try:
         facts = folder.stat()
     except (OSError, ValueError):
@@ -56,7 +54,7 @@ def _untrusted(folder: Path) -> str | None:
 
 
 def _home() -> Path:
-    """Return the home folder; for a user without one (in containers), a path that is missing."""
+    """Return the home folder, or a missing path for users without one."""
     try:
         return Path.home()
     except RuntimeError:
@@ -64,13 +62,13 @@ def _home() -> Path:
 
 
 def usable_cache(cache: Path) -> Path:
-    """Return the cache if it can be written; if not, warn and return a temporary folder."""
+    """Return the cache, or a temporary folder if it cannot be written."""
     fault = unwritable(cache)
     return cache if fault is None else instead_of(cache, fault)
 
 
 def unwritable(folder: Path) -> str | None:
-    """Make ``folder`` if it is missing; say why it cannot be written, or return None."""
+    """Make ``folder``; say why it cannot be written, if so."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
@@ -82,7 +80,7 @@ def unwritable(folder: Path) -> str | None:
 
 @lru_cache(maxsize=None)
 def instead_of(cache: Path, fault: str) -> Path:
-    """Warn that the cache is not used; return a temporary folder for this process."""
+    """Warn that the cache is not used; return a temporary folder."""
     folder = made_temporary_folder()
     atexit.register(remove, folder)
     warnings.warn(
@@ -95,11 +93,7 @@ def instead_of(cache: Path, fault: str) -> Path:
 
 
 def check_name(out: Path, name: str, *, force: bool = False) -> None:
-    """Check that a run of this name may be written to ``out``.
-
-    Raises:
-        RunError: the run exists and ``force`` is False.
-    """
+    """Check that a run of this name may be written to ``out``."""
     if not name or name != Path(name).name or name.startswith("."):
         raise UsageError(
             f"'{name}' cannot name a run", "choose a name without a '/' or a leading dot"
@@ -115,7 +109,7 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
 
 
 def _check_place(place: Path, *, force: bool) -> None:
-    """Check that a run may be written to ``place``; only ``force`` allows to replace a run."""
+    """Check that a run may be written to ``place``."""
     if not place.exists():
         return
     if not force:
@@ -142,7 +136,7 @@ def _write_error(out: Path, text: str, fault: OSError) -> RunError:
 
 @contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder in ``out``; its name shows that it is no run."""
+    """Yield a temporary folder in ``out`` that is no run."""
     try:
         str(out).encode()
     except UnicodeEncodeError as fault:  # Parquet's library cannot write there
@@ -154,7 +148,7 @@ def staging(out: Path) -> Iterator[Path]:
         sweep(out)
     except OSError as fault:
         raise _write_error(out, f"{out}: cannot be written", fault) from fault
-    # Choose the name before making the folder, so that a signal in between leaves no folder.
+    # the name first, so that a signal in between leaves no folder.
     partial, maker = out / f"{own_prefix(PARTIAL)}{os.urandom(4).hex()}", os.getpid()
     try:
         try:
@@ -169,11 +163,7 @@ def staging(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder, which becomes the run ``name`` if the block succeeds.
-
-    Raises:
-        RunError: the run exists and ``force`` is False, or ``out`` cannot be written.
-    """
+    """Yield a temporary folder, which becomes the run ``name`` if the block succeeds."""
     check_name(out, name, force=force)
     with staging(out) as partial:
         content = partial / name
@@ -186,13 +176,13 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
 
 
 def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
-    """Rename the folder ``content`` to ``place``; with ``force``, replace an older run there."""
+    """Rename a folder to ``place``; with ``force``, replace an older run there."""
     _check_place(place, force=force)  # another process may have been faster
     put(content, place, replaced, force=force)
 
 
 def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> None:
-    """Rename the folder ``content`` to ``place``; with ``force``, replace an older folder there."""
+    """Rename a folder to ``place``; with ``force``, replace an older folder there."""
     try:
         if _moved(content, place):
             return
@@ -207,7 +197,7 @@ def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> No
 
 
 def _moved(content: Path, place: Path) -> bool:
-    """Rename ``content`` to ``place``; return False if ``place`` exists already."""
+    """Rename ``content`` to ``place``, if that is free."""
     try:
         if not place.exists():
             content.rename(place)
@@ -219,20 +209,19 @@ def _moved(content: Path, place: Path) -> bool:
 
 
 def _exchanged(first: Path, second: Path) -> bool:
-    """Exchange the names of two folders atomically, if the system can. Source: rename(2)."""
+    """Exchange the names of two folders atomically, if the system can."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     names = [os.fsencode(path.absolute()) for path in (first, second)]
     if rename is None:
         return False
+    # rename(2)
     return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
 
 
 def _replace_by_renames(content: Path, place: Path, replaced: Path) -> None:
-    """Replace a folder by two renames.
-
-    If the process is killed between them, ``sweep`` restores the old folder, ``replaced``.
-    """
+    """Replace a folder by two renames."""
     replaced.mkdir()
+    # if the process is killed after this, ``sweep`` restores the old folder
     place.rename(replaced / place.name)
     try:
         content.rename(place)
@@ -243,7 +232,7 @@ def _replace_by_renames(content: Path, place: Path, replaced: Path) -> None:
 
 
 def sweep(out: Path) -> None:
-    """Remove temporary folders of killed processes; restore runs that these were replacing."""
+    """Remove folders of killed processes, and restore half replaced runs."""
     for partial in left_by_ended_processes(out, PARTIAL):
         for old in (partial / "replaced").glob("*"):
             with suppress(OSError):  # another process has already restored it

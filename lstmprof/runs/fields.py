@@ -36,12 +36,12 @@ Variables: TypeAlias = dict[str, str] | None
 
 
 def fact(meaning: str, null_when: str = MADE_ELSEWHERE, column: str = "") -> msgspec.Meta:
-    """Describe a field of run.json; ``column`` is its name in SQL, if that differs."""
+    """Describe a field of run.json (``column``: its name in SQL, if that differs)."""
     return msgspec.Meta(description=meaning, extra={"null_when": null_when, "column": column})
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The base class of the parts of run.json. Fields that a later version added are ignored."""
+    """The base class of the parts of run.json."""
 
 
 #: ``WorkloadInfo.loss`` → its name for users.
@@ -49,7 +49,7 @@ _LOSS_WORDS = {"ce": "cross-entropy", "ctc": "CTC", "mse": "mean-squared-error"}
 
 
 class WorkloadInfo(Record, frozen=True):
-    """The network and the data of a run, as in ``workloads.Workload``."""
+    """The network and the data of a run."""
 
     name: Annotated[Text, fact("name of the network", column="workload")] = None
     layers: Annotated[Int, fact("number of recurrent layers")] = None
@@ -129,84 +129,57 @@ class Peaks(Record, frozen=True):
 
 
 class ScriptLine(Record, frozen=True):
-    """A line or function of the user's code in which steps spend time.
+    """A line or function of the user's code in which steps spend time."""
 
-    ``ns`` is its time per sampled step, ``waits_ns`` the part of it in which something other than a
-    framework blocked the thread. ``call`` is the function that the line calls; None if the line
-    only waits, or if the entry is about all of ``function``. ``file`` is None for the garbage
-    collector. ``beside`` is True if a framework calls the line in another thread, such as a
-    generator of tf.data.
-    """
-
-    file: Text = None
+    file: Text = None  # None for the garbage collector
     line: Int = None
     function: Text = None
-    call: Text = None
+    call: Text = None  # function that the line calls; None if the line only waits
     share: Real = None
-    ns: Int = None
-    waits_ns: Int = None
-    beside: Flag = None
+    ns: Int = None  # per sampled step
+    waits_ns: Int = None  # part of ns that is blocked outside of the framework
+    beside: Flag = None  # a framework calls it in another thread, as in tf.data
 
 
 class ScriptTree(Record, frozen=True):
-    """A function of the user's code that calls itself several times, such as for a tree.
-
-    ``ns`` is the time per sampled step, with the functions that it calls.
-    """
+    """A function of the user's code that calls itself, such as for a tree."""
 
     file: Text = None
     line: Int = None
     function: Text = None
-    ns: Int = None
+    ns: Int = None  # per sampled step, with the functions that it calls
 
 
 class Recompiled(Record, frozen=True):
-    """A compiled function that was compiled again, and the last change that caused it.
-
-    ``times`` counts the compilations after the first one. ``changed`` is ``function`` if the script
-    created the function anew, or what changed in ``argument``: ``shape``, ``dtype``, ``value`` or
-    ``structure`` (number of arrays). For torch.compile, ``argument`` may be any expression, and
-    ``changed`` also ``size``, ``stride``, ``rank``, ``length``, ``type``, ``object`` or ``guard``
-    (another condition, in ``before``). PyTorch often reports no ``after``. torch.compile gives up
-    after ``limit`` versions.
-    """
+    """A compiled function that was compiled again, and the last change that caused it."""
 
     function: Text = None
-    times: Int = None
-    changed: Text = None
-    argument: Text = None
+    times: Int = None  # compilations after the first one
+    changed: Text = None  # such as ``shape``, ``dtype``, ``value``; ``function``: created anew
+    argument: Text = None  # any expression, for torch.compile
     before: Text = None
-    after: Text = None
-    limit: Int = None
+    after: Text = None  # often unknown for PyTorch
+    limit: Int = None  # versions after which torch.compile gives up
 
 
 class ThreadTime(Record, frozen=True):
-    """The CPU time of one thread in the timed iterations of a round.
-
-    In ``waited_ns`` the thread was ready but had no CPU. ``main`` is the thread that calls the
-    steps. ``cpus`` are those that it may use, such as ``0-1,4``.
-    """
+    """The CPU time of one thread in the timed iterations of a round."""
 
     round: Int = None
     name: Text = None
-    main: Flag = None
+    main: Flag = None  # calls the steps
     cpu_ns: Int = None
-    waited_ns: Int = None
-    cpus: Text = None
+    waited_ns: Int = None  # ready, but without a CPU
+    cpus: Text = None  # that it may use, such as 0-1,4
 
 
 class RecordingInfo(Record, frozen=True):
-    """The CPU time that the profiler needs to record one event, measured with trivial calls.
-
-    ``event_before_ns`` of it passes before the event's recorded start, ``event_inside_ns`` between
-    start and end, the rest after the end. ``range_ns`` is about a range of the capture.
-    ``*_error_ns`` is half of the interquartile range of the repeats.
-    """
+    """The CPU time that the profiler needs to record one event."""
 
     event_ns: Real = None
-    event_error_ns: Real = None
-    event_before_ns: Real = None
-    event_inside_ns: Real = None
+    event_error_ns: Real = None  # half of the interquartile range of the repeats
+    event_before_ns: Real = None  # before the event's recorded start
+    event_inside_ns: Real = None  # between its recorded start and end
     range_ns: Real = None
     range_error_ns: Real = None
     range_inside_ns: Real = None
@@ -591,7 +564,7 @@ class RunInfo(Record, frozen=True):
 
     @property
     def called(self) -> str:
-        """Return implementation and label of the run as one text: ``torch-nn-lstm fast``."""
+        """Name the run by implementation and label: ``torch-nn-lstm fast``."""
         return f"{self.implementation or ''} {self.label or ''}".strip()
 
     def thread_names(self, rank: int | None) -> dict[str, str]:

@@ -52,11 +52,7 @@ _DIGEST_DIGITS = 8
 
 
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
-    """Return a unique run name for each group of files.
-
-    For files of one folder, it is what their names have in common. For files of several folders, it
-    is the name of the folder around these.
-    """
+    """Return a unique run name for each group of files."""
     if len(groups) == 1 and len(groups[0]) > 1:
         return [_fitting(profile_name(word))]
     names = [_common_name(group) for group in groups]
@@ -76,7 +72,7 @@ def _shared(names: Sequence[str]) -> list[bool]:
 
 
 def _fitting(name: str, place: str = "") -> str:
-    """Cut a name that is too long, and add a hash; add a hash also if ``place`` is given."""
+    """Cut a name that is too long, and add a hash."""
     if not place and len(name.encode()) <= MOST_NAME_BYTES:
         return name
     digest = hashlib.sha256(f"{place}|{name}".encode(errors="surrogateescape")).hexdigest()
@@ -107,18 +103,15 @@ _Error = TypeVar("_Error", bound=LstmprofError)
 
 @dataclass(frozen=True)
 class Ingested:
-    """The result of making runs from some files.
-
-    ``errors`` are about unreadable files, ``foreign`` about files that are no profiles.
-    ``made_before`` are existing runs of the same files. ``read`` are profiles that must still be
-    joined to a run.
-    """
+    """The result of making runs from some files."""
 
     runs: list[Run | RemoteRun] = field(default_factory=list)
-    errors: list[LstmprofError] = field(default_factory=list)
+    errors: list[LstmprofError] = field(default_factory=list)  # about unreadable files
+    # about files that are no profiles
     foreign: list[ForeignFileError] = field(default_factory=list)
+    # existing runs of the same files
     made_before: list[Run | RemoteRun] = field(default_factory=list)
-    read: list[Read] = field(default_factory=list)
+    read: list[Read] = field(default_factory=list)  # profiles still to be joined to a run
 
     def __add__(self, other: Ingested) -> Ingested:
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
@@ -136,11 +129,7 @@ def ingest_profiles(
     force: bool = False,
     step_range: str | None = None,
 ) -> Ingested:
-    """Make runs in ``out``, a folder or URL, from raw profiles at the path or URL ``word``.
-
-    The ranks of one job become one run. Host ranges whose names match ``step_range`` are the steps.
-    If a file is unreadable, the others are still read.
-    """
+    """Make runs in ``out`` from the raw profiles at a path or URL."""
     done = NOTHING
     place = remote.path_or_url(out)
     for task in tasks(word, place, name=name, force=force, step_range=step_range):
@@ -150,14 +139,11 @@ def ingest_profiles(
 
 @dataclass(frozen=True)
 class Task:
-    """The work of making one run, called ``name`` in ``out``, from the files ``group``.
-
-    If the files prove to be no job, there are several runs. ``out`` is a folder or URL.
-    """
+    """The work of making one run from a group of files."""
 
     group: Sequence[Source]
     name: str
-    out: Path | str
+    out: Path | str  # folder or URL
     force: bool
     step_range: str | None
     command: str = field(default_factory=lambda: command_line(sys.argv))
@@ -177,7 +163,7 @@ class Task:
         return self.joined(map(read, self.group))
 
     def joined(self, parts: Iterable[Ingested]) -> Ingested:
-        """Write one run if the files are ranks of one job, or else one run per file."""
+        """Write one run for the ranks of a job, or one run per file."""
         profiles, done, failed = ProfileCollection(), NOTHING, []
         for source, part in zip(self.group, parts, strict=True):
             errors = part.errors
@@ -194,7 +180,7 @@ class Task:
         return done
 
     def made_before(self) -> Ingested | None:
-        """Return the run that exists already, if it was made from the same unchanged files."""
+        """Return the existing run of the same unchanged files."""
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None
@@ -205,13 +191,13 @@ class Task:
 
 
 def _file_bytes(source: Source) -> int:
-    """Return the size of a local file; 0 for a file in an archive or at a URL."""
+    """Return the size of a local file, or 0."""
     is_local = isinstance(source.label, Path) and source.label.is_file()
     return Path(source.label).stat().st_size if is_local else 0
 
 
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
-    """Return the run ``name`` in ``out``; None if it is missing, or damaged (reported later)."""
+    """Return the run ``name`` in ``out``, if it is there and whole."""
     if isinstance(out, str):
         return remote.whole_run_at(f"{out}/{name}")
     try:
@@ -223,7 +209,7 @@ def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
 def tasks(
     word: Path | str, out: Path | str, *, name: str | None, force: bool, step_range: str | None
 ) -> list[Task]:
-    """Return one task for each run that the files at the path or URL ``word`` can become."""
+    """Return one task per run that the files can become."""
     groups = [part for group in sources.groups(word) for part in _parts(group)]
     if name and len(groups) > 1:
         raise UsageError(
@@ -238,11 +224,7 @@ def tasks(
 
 
 def _parts(group: list[Source]) -> list[list[Source]]:
-    """Return ``[group]`` if its files may be ranks of one job, or else one group per file.
-
-    They may not be ranks if a file shows no rank, neither in its name nor in its content. To check
-    the content, only the smallest readable file without a rank in its name is read.
-    """
+    """Keep a group if its files may be ranks of one job, or split it."""
     if len(group) < 2 or sources.are_hosts(group):
         return [group]
     silent = [source for source in group if not source.numbers]
@@ -258,10 +240,7 @@ def _parts(group: list[Source]) -> list[list[Source]]:
 
 
 def read(source: Source, base: Path | None = None) -> Ingested:
-    """Read a file; return its profile or its error.
-
-    With ``base``, the events are written to disk there.
-    """
+    """Read a file; return its profile or its error."""
     try:
         with border(source.label):
             profile = formats.read_raw(source.label, source.load)
@@ -273,16 +252,12 @@ def read(source: Source, base: Path | None = None) -> Ingested:
 
 
 def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = ()) -> Ingested:
-    """Write the run of some files, without files for which steps and links cannot be computed.
-
-    If the files together make no run, each becomes a run of its own. ``missing`` are files of the
-    same job that could not be read.
-    """
+    """Write the run of some files, except files without steps or links."""
     errors: list[LstmprofError] = []
 
     def made(good: Sequence[Read]) -> tuple[Sequence[Read], Profile]:
         profiles = [profile for _, profile in good]
-        # ``_runs`` has checked that several files are the ranks of one job.
+        # ``_runs`` has checked that several files are ranks of one job.
         profile = sources.join_ranks(_ranks(good) or (), profiles) if good[1:] else profiles[0]
         steps = annotated(profile.events, captured=False, step_range=task.step_range)
         return good, replace(profile, events=steps)
@@ -323,7 +298,7 @@ def _with_note_on_missing(
 
 
 def _bare(error: _Error) -> _Error:
-    """Remove the traceback of an error, because it would keep the file's content in memory."""
+    """Remove an error's traceback, which keeps the file's content in memory."""
     error.__cause__ = error.__context__ = error.__traceback__ = None
     return error
 
@@ -367,7 +342,7 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
 
 
 def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]:
-    """Return fields of run.json about the run, its profile and its annotated events."""
+    """Return the fields of run.json that the profile shows."""
     return {
         "name": name,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -387,7 +362,7 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
 
 
 def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]]:
-    """Return (name, files) of each run to make from these files."""
+    """Return (name, files) of each run to make."""
     if len(members) < 2:
         return [(name, members)] if members else []
     if _ranks(members):
@@ -407,5 +382,5 @@ def _named(parts: Sequence[Sequence[Read]]) -> list[tuple[str, Sequence[Read]]]:
 
 
 def _ranks(members: Sequence[Read]) -> list[int] | None:
-    """Return the rank of each file; None if the files are no job."""
+    """Return the rank of each file, if the files are one job."""
     return sources.ranks_of([file for file, _ in members], [profile for _, profile in members])

@@ -25,17 +25,14 @@ from lstmprof.runs.metadata import AGAIN
 #: Columns with ids of other events.
 _LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
 _TIMES = ("start_ns", "dur_ns")
-#: Limit of times and durations in ns; the sum of a time and a duration still fits into an int64.
+#: Limit of times in ns, so that the sum of two fits into int64.
 MOST_NS = 2**62
-#: A file of any size may have ``FREE_ROWS`` rows; further rows take at least ``ROW_BYTES`` each. In
-#: real files, even repeated events of one step take 4.8 bytes.
+#: Rows that a file of any size may have, and bytes per further row; real rows take 4.8 or more.
 FREE_ROWS = 2**22
 ROW_BYTES = 1
-#: Like ``ROW_BYTES``, but for counters.parquet; smaller, because only one batch of rows is in
-#: memory. Real rows take 3 bytes or more, evenly repeated rows 0.1.
+#: Like ``ROW_BYTES``, for counters.parquet: real rows take 3 bytes, evenly repeated ones 0.1.
 COUNTER_BYTES = 0.01
-#: Most bytes of texts: ``FREE_TEXT_BYTES`` in any file, or ``TEXT_RATIO`` times its size if that is
-#: more (real runs: at most twice). Chosen by hand.
+#: Most bytes of texts in any file, or per byte of the file (real runs: at most 2). Chosen by hand.
 FREE_TEXT_BYTES, TEXT_RATIO = 2**25, 200
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
@@ -46,7 +43,7 @@ _TEXTS = (pa.string(), pa.large_string())
 
 
 def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
-    """Check the types of columns; any width of integers, and dictionaries of texts, are valid."""
+    """Check the types of columns; any width of integers is valid."""
     for field in actual:
         wanted = schema.field(field.name).type
         if not _serves(field.type, wanted):
@@ -70,7 +67,7 @@ def check_nulls(path: Path, table: pa.Table, schema: pa.Schema) -> None:
 
 
 def check_counts(path: Path, table: pa.Table) -> None:
-    """Check that no integer is negative, or so large that the sum over all rows may overflow."""
+    """Check that no integer is negative, and that sums cannot overflow."""
     for field in table.schema:
         if pa.types.is_integer(field.type):
             bounds = pc.min_max(table.column(field.name))
@@ -89,7 +86,7 @@ def check_sums(table: str, *columns: Ints) -> None:
 
 
 def check_texts(path: Path, table: pa.Table) -> None:
-    """Check that all texts are UTF-8, and that lstmprof's own texts are not too long."""
+    """Check that texts are UTF-8, and that derived ones are short."""
     for name in table.schema.names:
         for chunk in table.column(name).chunks:
             texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
@@ -105,7 +102,7 @@ def check_texts(path: Path, table: pa.Table) -> None:
 
 
 def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES) -> None:
-    """Refuse a file that claims more rows or texts than its size allows."""
+    """Refuse a file that claims more rows or texts than can be in it."""
     rows, length = file.metadata.num_rows, path.stat().st_size
     if rows > FREE_ROWS + length / row_bytes:
         raise RunError(f"{path}: claims {rows} rows in {length} bytes", AGAIN)
@@ -131,7 +128,7 @@ def check_counters(path: Path, file: pq.ParquetFile) -> None:
 
 
 def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = None) -> None:
-    """Check the rows of events.parquet, and add them to ``gathered`` if it is given."""
+    """Check the rows of events.parquet, and collect them."""
     count = file.metadata.num_rows
     required = [field.name for field in SCHEMA if not field.nullable]
     columns = [*required, *(name for name in _LINKS if name in file.schema_arrow.names)]
@@ -144,7 +141,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
         fault = next(_faults(batch, first, count), None)
         if fault:
             raise RunError(f"{path}: {fault}", AGAIN)
-        # If parents form a circle, one of its rows has a parent in a later row.
+        # in a circle of parents, one row has a parent in a later row.
         parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
         suspects.append(first + np.flatnonzero(parent >= np.arange(first, first + len(parent))))
         if gathered is not None:
@@ -157,7 +154,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
 
 
 def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
-    """Yield what is wrong in a batch of events; it begins at row ``first`` of ``count`` rows."""
+    """Yield what is wrong in a batch of events, which begins at row ``first``."""
     for field in SCHEMA:
         if not field.nullable and batch.column(field.name).null_count:
             yield _NULL.format(field.name)

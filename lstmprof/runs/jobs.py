@@ -33,15 +33,12 @@ from lstmprof.runs.ingest import Ingested, Task, read, tasks
 
 @dataclass(frozen=True)
 class Share(Task):
-    """One file of a large job, which a worker reads into the folder ``base``.
-
-    All workers see this folder.
-    """
+    """One file of a large job, which a worker reads into a folder that all workers see."""
 
     base: Path = field(kw_only=True)
 
     def done(self) -> Ingested:
-        """Read the file; ``joined`` later joins its profile with those of other files."""
+        """Read the file, for ``joined`` to join it with the other files later."""
         self.base.mkdir(exist_ok=True)
         (source,) = self.group
         return read(source, self.base)
@@ -66,7 +63,7 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 
 
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
-    """Return the result of a task; join it from the results of its shares if it has any."""
+    """Return the result of a task, joined from its shares."""
     if not isinstance(parts[0], Share):
         return next(outcomes)
     try:
@@ -77,9 +74,9 @@ def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> I
 
 #: One process reads fewer bytes than this before a second process has started.
 _WORTH_BYTES = 32 * 2**20
-#: Seconds between checks whether the workers still exist.
+#: Seconds between checks of the workers.
 _LOOK_S = 5
-#: Number of existing runs that are opened at the same time; one may be at a slow URL.
+#: Existing runs that are opened at the same time, maybe at slow URLs.
 _LOOKS = 16
 _SHARED = "move it to a shared folder or a URL that all workers see"
 #: What a worker calls with each task.
@@ -101,12 +98,7 @@ def ingest_all(
     scheduler: str | None = None,
     progress: Progress = lambda line: None,
 ) -> Generator[Ingested]:
-    """Make runs in ``out``, a folder or URL, from profiles; yield the results in order.
-
-    If a profile cannot be read, the others are still read; errors of paths without profiles come
-    first. ``jobs`` processes, or the workers of the dask ``scheduler``, read the profiles. With
-    several tasks, unchanged files whose run exists are skipped.
-    """
+    """Make runs from all profiles, and yield the results in order."""
     place = remote.path_or_url(out)
     if scheduler is not None:  # workers run in another folder
         place = place if isinstance(place, str) else place.resolve()
@@ -137,18 +129,14 @@ def ingest_all(
 
 @dataclass(frozen=True)
 class _Workers:
-    """The processes, or the cluster, that run tasks.
-
-    ``lone`` makes an executor for a single task. A task whose worker is killed raises ``killed``,
-    and users see the message ``fault``. ``check`` raises an error if no worker can answer any more.
-    """
+    """The processes, or the cluster, that run tasks."""
 
     executor: Callable[[], AbstractContextManager[Executor]]
-    lone: Callable[[], AbstractContextManager[Executor]]
+    lone: Callable[[], AbstractContextManager[Executor]]  # makes an executor for a single task
     done: Callable[[Task], Ingested]
-    killed: type[Exception]
-    fault: str
-    check: Callable[[], None]
+    killed: type[Exception]  # error of a task whose worker is killed
+    fault: str  # message about such a task
+    check: Callable[[], None]  # raises an error if no worker can answer any more
 
 
 @contextmanager
@@ -159,9 +147,9 @@ def _workers(
     scheduler: str | None,
     progress: Progress,
 ) -> Iterator[tuple[_Workers | None, _Parts]]:
-    """Yield (workers, parts of each task); the workers are None if this process does the work."""
+    """Yield (workers or None, parts of each task)."""
     if scheduler is not None and todo:
-        # If runs are written to a folder, all workers must see this folder.
+        # all workers must see the folder of the runs.
         place = nullcontext() if isinstance(out, str) else staging(out)
         with cluster(scheduler, progress) as pool, place as probe:
             parts = _parts(todo, pool.count if probe else 1, lambda: probe)
@@ -199,7 +187,7 @@ def _workers(
 
 
 def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) -> _Parts:
-    """Return the parts of each task: the task itself, or the shares of a large job."""
+    """Return each task's parts: itself, or the shares of a large job."""
     large = [is_large(task, todo, workers) for task in todo]
     folder = base() if any(large) else None
     return [
@@ -219,10 +207,7 @@ def _useful_jobs(todo: Sequence[Task]) -> int:
 
 
 def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingested]:
-    """Yield the results of the tasks in order.
-
-    If a worker was killed, the first task without a result runs alone; then the others run again.
-    """
+    """Yield the results of the tasks in order, also if workers are killed."""
     if workers is None:
         yield from map(_done, todo)
         return
@@ -252,12 +237,10 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
 
 
 def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
-    """Yield the numbers of tasks that may run at the same time.
-
-    Two tasks must not write runs of one name, except the shares of one job.
-    """
+    """Yield the numbers of tasks that may run at the same time."""
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
+        # two tasks must not write runs of one name
         is_first = first.setdefault(todo[number].name, number) == number
         if is_first or isinstance(todo[number], Share):
             yield number
@@ -275,7 +258,7 @@ def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested
 def _through(
     workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
 ) -> dict[int, Ingested]:
-    """Wait for all futures; return {task number: result} for tasks after ``number``."""
+    """Wait for all futures; return the results after ``number``."""
     while wait(futures.values(), timeout=_LOOK_S).not_done:
         workers.check()
     return {
@@ -295,7 +278,7 @@ def _alone(workers: _Workers, task: Task) -> Ingested:
 
 
 def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
-    """Wait for a task's result; check every few seconds that workers still exist."""
+    """Wait for a task's result while workers exist."""
     while not wait([future], timeout=_LOOK_S).done:
         workers.check()
     try:
@@ -309,7 +292,7 @@ def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
 
 
 def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
-    """Return the run if a killed worker has already written it, or else do the task."""
+    """Do a task, unless a killed worker has already written the run."""
     before = task.made_before()
     return Ingested(before.made_before) if before else done(task)
 
@@ -317,7 +300,7 @@ def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
 def _done_there(
     done: Callable[[Task], Ingested], version: str, probe: Path | None, task: Task
 ) -> Ingested:
-    """Do a task on a cluster's worker, if the worker has this version and sees the files."""
+    """Do a task on a cluster's worker, if the worker sees the files."""
     worker = socket.gethostname()
     if version != __version__:
         raise other_version(f"on {worker}", __version__, version)
@@ -337,7 +320,7 @@ def _done_there(
 def _with_time_left(
     results: Iterator[Ingested], todo: Sequence[Task], progress: Progress
 ) -> Generator[Ingested]:
-    """Yield results, and report the remaining time, which file sizes predict."""
+    """Yield results, and report the remaining time."""
     sizes = [task.file_bytes for task in todo]
     if not all(sizes):
         sizes = [1] * len(todo)

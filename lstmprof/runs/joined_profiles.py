@@ -27,7 +27,7 @@ Read = tuple[Source, Profile]
 
 
 def in_files(profile: Profile, base: Path) -> Profile:
-    """Write the events of a profile to disk, so that another process can receive the profile."""
+    """Write a profile's events to disk, so that other processes can read them."""
     return _in_folder(profile, Folder(base))
 
 
@@ -41,7 +41,7 @@ def _in_folder(profile: Profile, folder: Folder) -> Profile:
 
 
 class ProfileCollection:
-    """Collects the profiles of several files; if they have many events, on disk."""
+    """Collects the profiles of several files, on disk if they are large."""
 
     def __init__(self) -> None:
         self.profiles: list[Read] = []
@@ -49,7 +49,7 @@ class ProfileCollection:
         self._folder: Folder | None = None
 
     def add(self, read: Sequence[Read]) -> None:
-        """Add profiles with their files; add nothing if the disk is full."""
+        """Add profiles with their files, if the disk has room."""
         before = len(self.profiles)
         for source, profile in read:
             if not isinstance(profile.events, StoredEvents):
@@ -75,7 +75,7 @@ class ProfileCollection:
 
 @contextmanager
 def concurrently(work: Callable[[Event], object]) -> Iterator[None]:
-    """Run ``work(stop)`` in a thread during the block; set ``stop`` if the block fails."""
+    """Run ``work(stop)`` in a thread during the block."""
     stop = Event()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(work, stop)

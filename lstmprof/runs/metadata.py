@@ -18,15 +18,14 @@ from lstmprof.implementations import ROWS
 from lstmprof.runs.fields import Flag, Int, Real, RunInfo as RunInfo, Text
 
 AGAIN = "capture or ingest the run again"
-#: Message for a run with a newer schema, with its version and the newest that this lstmprof reads.
+#: Message for a run with a newer schema.
 NEWER = "was written by a newer lstmprof (schema version {}; this version reads up to {})"
 UPGRADE = "upgrade lstmprof"
 
 _Item = TypeVar("_Item")
 
 
-#: Conditions that are no field of run.json. Runs are compared only if their conditions
-#: (``names.CONDITIONS``) are equal.
+#: Conditions that are no field of run.json; see ``names.CONDITIONS``.
 _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
     "workload": lambda info: info.workload or None,
     "device": lambda info: info.device_name or next(iter(info.device_names.values()), None),
@@ -34,14 +33,14 @@ _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
 
 
 def condition(name: str, info: RunInfo) -> Any:
-    """Return the value of a condition, such as ``precision``, for a run; None if unknown."""
+    """Return the value of a condition for a run, such as ``precision``."""
     return _CONDITIONS.get(name, attrgetter(name))(info)
 
 
 def alike(
     items: Iterable[_Item], info_of: Callable[[_Item], RunInfo], across: Collection[str] = ()
 ) -> list[list[_Item]]:
-    """Group items whose runs are equal in all conditions that are not in ``across``."""
+    """Group items whose runs are comparable, ``across`` some conditions."""
     conditions = [name for name in names.CONDITIONS if name not in across]
     groups: dict[tuple[Any, ...], list[_Item]] = {}
     for item in items:
@@ -52,13 +51,13 @@ def alike(
 
 @dataclass(frozen=True)
 class Fact:
-    """A field of run.json (such as ``hardware.gpu``) and the SQL column that shows it."""
+    """A field of run.json, such as ``hardware.gpu``, and its SQL column."""
 
     field_path: str
     column: Column
 
     def value(self, info: RunInfo) -> Any:
-        """Return the value of this field for SQL; lists and records become JSON text."""
+        """Return this field's value for SQL, as JSON if it is nested."""
         value = functools.reduce(getattr, self.field_path.split("."), info)
         if value is None or not pa.types.is_string(self.column.type) or isinstance(value, str):
             return value
@@ -95,7 +94,7 @@ def facts() -> tuple[Fact, ...]:
 
 
 def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
-    """Make the SQL table ``runs`` from pairs (name of the run, content of its run.json)."""
+    """Make the SQL table ``runs``."""
     rows = [
         {fact.column.name: fact.value(info) for fact in facts()} | {"run": name}
         for name, info in infos
@@ -104,7 +103,7 @@ def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
 
 
 def run_info(facts: Mapping[str, Any]) -> RunInfo:
-    """Convert facts (field -> value), from a worker or a reader of profiles, to a record."""
+    """Convert facts (field -> value) to a record."""
     with _run_errors(f"run '{facts.get('name', '')}'"):
         info = msgspec.convert(facts, RunInfo)
     unknown = list(_unknown(facts, info))
@@ -126,11 +125,7 @@ class _Version(msgspec.Struct):
 
 
 def decoded(text: bytes, place: object) -> RunInfo:
-    """Parse a run.json; old names of implementations become the current ones.
-
-    Raises:
-        RunError: the JSON is damaged, or a later version of lstmprof wrote it.
-    """
+    """Parse a run.json, with the current names of implementations."""
     with _run_errors(place):
         version = msgspec.json.decode(text, type=_Version).schema_version
         if isinstance(version, int) and version > SCHEMA_VERSION:
@@ -142,7 +137,7 @@ def decoded(text: bytes, place: object) -> RunInfo:
 
 @contextmanager
 def _run_errors(place: object) -> Iterator[None]:
-    """Convert errors of parsing a run.json to ``RunError``, which names the field."""
+    """Convert errors of parsing a run.json to ``RunError``."""
     try:
         yield
     except msgspec.ValidationError as fault:

@@ -29,11 +29,11 @@ _LOCAL = "file://"
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """A run at a URL; ``stamp`` changes if the run is replaced."""
+    """A run at a URL."""
 
     url: str
     info: RunInfo
-    stamp: str
+    stamp: str  # changes if the run is replaced
     event_count: int | None = None
 
     @property
@@ -41,7 +41,7 @@ class RemoteRun:
         return self.url.rpartition("/")[2]
 
     def fetched(self, folder: Path) -> Run:
-        """Download the run into ``folder``, unless a copy is there already."""
+        """Download the run into ``folder``, unless it is there."""
         place = folder / hashlib.sha256(f"{self.url}|{self.stamp}".encode()).hexdigest()[:20]
         if not is_run(place / self.name):
             with new_run(place, self.name, force=True) as content, _reached(self.url):
@@ -50,7 +50,7 @@ class RemoteRun:
 
 
 def path_or_url(out: Path | str) -> Path | str:
-    """Convert the folder of runs to a path (also for ``file://``) or a URL."""
+    """Convert the folder of runs to a path or a URL."""
     text = str(out)
     if text.startswith(_LOCAL):
         return Path(text.removeprefix(_LOCAL))
@@ -58,13 +58,13 @@ def path_or_url(out: Path | str) -> Path | str:
 
 
 def run_at(url: str) -> RemoteRun | None:
-    """Return the run at a URL; None if there is none. A damaged run.json is an error."""
+    """Return the run at a URL, if there is one."""
     record = _record_at(url)
     return None if record is None else _decoded(url, *record)
 
 
 def whole_run_at(url: str) -> RemoteRun | None:
-    """Return the run at a URL; None if there is none or if it is damaged."""
+    """Return the run at a URL, if it is there and whole."""
     record = _record_at(url)
     try:
         return None if record is None else _decoded(url, *record)
@@ -77,7 +77,7 @@ def _decoded(url: str, text: bytes, stamp: str) -> RemoteRun:
 
 
 def _record_at(url: str) -> tuple[bytes, str] | None:
-    """Return (content, stamp) of the run.json at a URL; None if there is none."""
+    """Return (content, stamp) of the run.json at a URL, if there is one."""
     with _reached(url):
         system, path = _opened(url)
         file = f"{path}/{RUN_FILE}"
@@ -93,10 +93,10 @@ def _record_at(url: str) -> tuple[bytes, str] | None:
 
 
 def run_urls_at(url: str) -> list[str]:
-    """Return the URL of the run at ``url``, or the URLs of the runs directly inside."""
+    """Return the URL of the run, or of the runs directly inside."""
     with _reached(url):
         system, path = _opened(url)
-        # Not isdir: over HTTP, it downloads the file to look for links.
+        # not isdir, which downloads the file over HTTP.
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
             return []
         files = sorted(system.find(path, maxdepth=2))
@@ -105,11 +105,7 @@ def run_urls_at(url: str) -> list[str]:
 
 
 def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:
-    """Upload a run, completely or not at all.
-
-    Raises:
-        RunError: a run exists there and ``force`` is False, or the URL cannot be written.
-    """
+    """Upload a run, completely or not at all."""
     with _reached(url):
         system, path = _opened(url)
         if not force and system.exists(f"{path}/{RUN_FILE}"):
@@ -142,7 +138,7 @@ def _upload(content: Path, system: Any, path: str) -> None:
 
 
 def _remove(system: Any, path: str) -> None:
-    """Remove the run at a URL: run.json first, so that the remaining files are no run."""
+    """Remove the run at a URL, first run.json."""
     if not system.exists(path):
         return
     if system.exists(f"{path}/{RUN_FILE}"):
@@ -164,7 +160,7 @@ def _fetch(run: RemoteRun, content: Path) -> None:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """Return (fsspec file system, path) of a URL, with a fresh list of its files."""
+    """Return (fsspec file system, path) of a URL."""
     import fsspec
 
     system, path = fsspec.core.url_to_fs(url)

@@ -45,21 +45,17 @@ COUNTERS_FILE = "counters.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
-#: All columns of a run with at most this many events are read together, which is faster than one
-#: column after the other.
+#: All columns of a run of at most this many events are read together, which is faster.
 FEW_ROWS = 2**18
 #: Columns that a larger run reads first, because their validation needs them.
 ALWAYS_READ = ("kind", "name", "start_ns", "dur_ns", "launch_id")
-#: Largest run.json in bytes. It usually has a few kB, or some MB for a job of a thousand ranks.
+#: Largest run.json in bytes; a thousand ranks take some MB.
 MOST_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder; files are read when first needed.
-
-    All methods raise RunError if a file is missing, damaged or of another schema version.
-    """
+    """A run's folder; files are read when first needed."""
 
     path: Path
     info: RunInfo = field(repr=False)
@@ -74,14 +70,11 @@ class Run:
         return EventTable(_table(self.events_file, SCHEMA))
 
     def narrow_events(self, columns: Sequence[str]) -> pa.Table:
-        """Read columns of the events with narrow types, in a third of the usual memory."""
+        """Read columns of the events in narrow types, to save memory."""
         return _Events(self.events_file).columns(columns)
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Validate all events, and read ``columns``.
-
-        A large run reads most columns only when they are used.
-        """
+        """Validate all events, and return ``columns``."""
         events = _Events(self.path / EVENTS_FILE)
         at_once = [name for name in columns if name != "event_id"]
         if events.count > FEW_ROWS or not at_once:
@@ -94,16 +87,15 @@ class Run:
         return Packed(table, lambda name: events.columns([name]).column(0))
 
     def timings(self) -> pa.Table | None:
-        """Read the timed iterations; None if there are none."""
         return self._timings
 
     def samples(self) -> pa.Table | None:
-        """Read the sampled call stacks; None if no sampler ran."""
+        """Read the sampled call stacks, if a sampler ran."""
         path = self.samples_file
         return None if path is None else _table(path, SAMPLES_SCHEMA)
 
     def counters(self, columns: Sequence[str] = COUNTERS.names) -> Iterator[pa.Table]:
-        """Yield the counters in batches, sorted by rank, then by time."""
+        """Yield the counters in batches, sorted by rank and time."""
         path = self.counters_file
         if path is None:
             return
@@ -135,12 +127,12 @@ class Run:
 
     @cached_property
     def timings_file(self) -> Path | None:
-        """Return the timings file, after validating it; None if nothing was timed."""
+        """Validate the timings file, and return its path."""
         return _checked(self.path / "timings.parquet", TIMINGS_SCHEMA)
 
     @cached_property
     def samples_file(self) -> Path | None:
-        """Return the samples file, after validating it; None if no sampler ran."""
+        """Validate the samples file, and return its path."""
         return _checked(self.path / "samples.parquet", SAMPLES_SCHEMA)
 
     @cached_property
@@ -150,7 +142,7 @@ class Run:
 
     @cached_property
     def counters_file(self) -> Path | None:
-        """Return the counters file, after validating it; None if there are none."""
+        """Validate the counters file, and return its path."""
         path = self.path / COUNTERS_FILE
         if not path.exists():
             return None
@@ -164,7 +156,7 @@ class Run:
         return path
 
     def file(self, table: str) -> Path | None:
-        """Return the file of a table (``"events"`` …), after validating it."""
+        """Return the validated file of a table, such as ``"events"``."""
         path: Path | None = getattr(self, f"{table}_file")
         for column in _texts(SCHEMA) if table == "events" else ():
             self.narrow_events([column])  # checks the texts, one column at a time to save memory
@@ -172,7 +164,7 @@ class Run:
 
 
 class _Events:
-    """The open file events.parquet; if another file replaces it, the old one is read."""
+    """The open file events.parquet, even after it was replaced."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -194,7 +186,7 @@ class _Events:
         return self._read_table(gathered.table, names)
 
     def check_events_file(self, gathered: Gathered | None = None) -> None:
-        """Validate the events, and add them to ``gathered`` if it is given."""
+        """Validate the events, and collect them."""
         try:
             check_length(self.path, self._file)
             check_events(self.path, self._file, gathered)
@@ -202,10 +194,8 @@ class _Events:
             raise _unreadable(self.path, fault) from fault
 
     def _present(self, names: Sequence[str]) -> list[str]:
-        """Return the columns that the file has.
-
-        There is at least one, because a table without columns has no rows.
-        """
+        """Return the columns that the file has, at least one."""
+        # a table without columns has no rows
         return [name for name in names if name not in self._absent] or ["dur_ns"]
 
     def _read_table(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:
@@ -218,7 +208,7 @@ class _Events:
         return _with_nulls(table, SCHEMA, absent).select(list(names))
 
 
-#: What pyarrow raises for damaged files, with invalid texts or impossible sizes.
+#: What pyarrow raises for damaged files.
 _DAMAGE = (OSError, ValueError, pa.ArrowException, MemoryError, OverflowError)
 
 
@@ -229,7 +219,7 @@ def _texts(schema: pa.Schema, absent: Sequence[str] = ()) -> list[str]:
 
 
 def _checked(path: Path, schema: pa.Schema) -> Path | None:
-    """Validate the file of a table and return its path; return None if it is missing."""
+    """Return the validated file of a table, if it exists."""
     if not path.exists():
         return None
     check_file(path, schema)
@@ -257,7 +247,7 @@ def _unreadable(path: Path, fault: Exception) -> RunError:
 def _table(path: Path, schema: pa.Schema) -> pa.Table:
     absent = check_file(path, schema)
     try:
-        # Not pq.read_table, which takes four times as long for 10 million events (pyarrow 26).
+        # not pq.read_table, which takes four times as long (10 million events, pyarrow 26).
         with pq.ParquetFile(path) as file:
             table = _with_nulls(file.read(), schema, absent).select(schema.names)
         check_nulls(path, table, schema)
@@ -276,7 +266,7 @@ def _with_nulls(table: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> p
 
 
 def check_file(path: Path, schema: pa.Schema) -> list[str]:
-    """Check a file's version and columns; return the columns that its older version lacks."""
+    """Check a file's version; return the columns that it lacks."""
     if path.exists() and not path.is_file():
         raise RunError(f"{path}: is not a regular file", AGAIN)
     try:
@@ -303,11 +293,7 @@ def is_run(path: Path) -> bool:
 
 
 def open_run(path: Path) -> Run:
-    """Open the run in a folder.
-
-    Raises:
-        RunError: there is no run, or its run.json cannot be read.
-    """
+    """Open the run in a folder."""
     file = path / RUN_FILE
     if not is_run(path):
         if os.path.isdir(path) and not is_readable_folder(path):  # noqa: PTH112
@@ -331,10 +317,7 @@ def runs_in(folder: Path) -> list[Run]:
 
 
 def run_folders_in(folder: Path) -> list[Path]:
-    """Return the folders of runs in ``folder``, then unreadable folders.
-
-    If no run is there, return nothing.
-    """
+    """Return the folders of runs in ``folder``, then unreadable folders."""
     places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     runs = [p for p in places if is_run(p)]
     locked = [p for p in places if os.path.isdir(p) and not is_readable_folder(p)]  # noqa: PTH112
@@ -361,14 +344,14 @@ def write_tables(
 def write_events(
     folder: Path, events: EventTable, counters: Counters, stop: Event | None = None
 ) -> None:
-    """Write events and counters; stop early if ``stop`` is set."""
+    """Write events and counters, until ``stop`` is set."""
     events.write_parquet(folder / EVENTS_FILE, stop)
     if counters:
         counters.write_parquet(folder / COUNTERS_FILE)
 
 
 def write_info(folder: Path, info: RunInfo) -> None:
-    """Write run.json, and check that lstmprof can read it again."""
+    """Write run.json, and check that it can be read again."""
     text = encoded(replace(info, schema_version=SCHEMA_VERSION))
     decoded(text, folder / RUN_FILE)
     (folder / RUN_FILE).write_bytes(text)

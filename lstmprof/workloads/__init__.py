@@ -20,12 +20,7 @@ GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A network, the shape of its data, its loss and its optimizer.
-
-    Losses: ``ce`` is cross-entropy, ``mse`` mean squared error, ``mean`` the mean of all outputs.
-    Shorter sequences are padded with zeros; the layers run over this padding unless
-    ``variable_length`` is set.
-    """
+    """A network, the shape of its data, its loss and its optimizer."""
 
     name: str
     layers: int
@@ -35,7 +30,7 @@ class Workload:
     time_steps: int
     features: int
     classes: int
-    loss: str
+    loss: str  # ctc, ce: cross-entropy, mse: squared error, mean: of all outputs
     labels: Optional[int] = None  # length of the target of each sequence; CTC only
     shortest: Optional[int] = None  # time steps of the shortest sequence; the longest: time_steps
     optimizer: str = "adam"  # one of OPTIMIZERS
@@ -45,7 +40,7 @@ class Workload:
     head: bool = True
     each_step: bool = False  # ce and mse at every time step
     vocabulary: Optional[int] = None  # inputs are tokens, embedded in ``features`` numbers
-    variable_length: bool = False  # sequences differ in length, and the layers know the lengths
+    variable_length: bool = False  # layers know the lengths, and skip the padding with zeros
     data: Optional[str] = None  # the user's data file, see ``corpora``
 
     @property
@@ -76,10 +71,7 @@ OVERRIDABLE = tuple(field for field, _ in _SUFFIXES)
 
 
 def with_overrides(workload: Workload, **fields: object) -> Workload:
-    """Replace fields of a workload, and append them to its name.
-
-    For CTC, the number of labels stays in proportion to ``time_steps``, unless ``labels`` is given.
-    """
+    """Replace fields of a workload, and append them to its name."""
     given = {k: v for k, v in fields.items() if v is not None and v != getattr(workload, k)}
     suffix = "".join(
         "-" + _suffix(field, letter, given[field]) for field, letter in _SUFFIXES if field in given
@@ -160,10 +152,7 @@ Weights = Dict[str, "object"]  # name -> float32 array; NumPy is imported on use
 
 
 def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
-    """Return the shape of each weight, in PyTorch's names and layout.
-
-    Each layer has one bias; an API with two biases sets the second to zero.
-    """
+    """Return the shape of each weight, in PyTorch's names and layout."""
     shapes: Dict[str, Tuple[int, ...]] = {}
     gates = GATES[w.cell] * w.hidden
     for layer in range(w.layers):
@@ -171,6 +160,7 @@ def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
         for suffix in ("", "_reverse")[: w.directions]:
             shapes["weight_ih_l{}{}".format(layer, suffix)] = (gates, inputs)
             shapes["weight_hh_l{}{}".format(layer, suffix)] = (gates, w.hidden)
+            # an API with two biases sets the second to zero
             shapes["bias_l{}{}".format(layer, suffix)] = (gates,)
     if w.head:
         shapes["head"] = (w.classes, w.directions * w.hidden)
@@ -180,7 +170,7 @@ def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
 
 
 def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
-    """Reorder the gates of weights: ``places`` (2, 0, 1) puts the last of three gates first."""
+    """Reorder the gates of weights: (2, 0, 1) puts the last of three first."""
     import numpy as np
 
     gates = np.split(rows, len(places))
@@ -188,7 +178,7 @@ def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
 
 
 def weights(w: Workload, seed: int) -> Weights:
-    """Return the initial weights that all implementations share, uniform in ±1/√hidden."""
+    """Return the initial weights that all implementations share."""
     import numpy as np
 
     rng = np.random.RandomState(seed)
@@ -201,16 +191,11 @@ def weights(w: Workload, seed: int) -> Weights:
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """One batch of data in NumPy arrays, time first.
+    """One batch of data in NumPy arrays, time first."""
 
-    ``inputs``: (time, batch, features) float32, or (time, batch) int64 tokens. ``targets``: int64
-    classes or float32 values, (batch, …) or (time, batch, …). ``lengths``: (batch,) time steps of
-    each sequence.
-    """
-
-    inputs: object
-    targets: object
-    lengths: object
+    inputs: object  # float32 (time, batch, features), or int64 tokens (time, batch)
+    targets: object  # int64 classes or float32 values, ([time,] batch, …)
+    lengths: object  # (batch,): time steps of each sequence
 
 
 def batch(w: Workload, seed: int) -> Batch:

@@ -71,9 +71,10 @@ def _words(path: str) -> List[str]:
 
 
 def _numbers(words: List[str], vocabulary: int) -> List[int]:
-    """Return the number of each word, 0 for the most frequent; rare words share the last number."""
+    """Return each word's number by frequency: 0 is the most frequent."""
     counts = collections.Counter(words)
     order = sorted(counts, key=lambda word: (-counts[word], word))
+    # rare words share the last number
     places = {word: min(place, vocabulary - 1) for place, word in enumerate(order)}
     return [places[word] for word in words]
 

@@ -31,8 +31,7 @@ from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
-#: What a thread does: its state (such as ``python``), ``host`` (it has no event now), or
-#: ``unattributed`` (the thread is unknown).
+#: What a thread does: its state (such as ``python``), or ``host`` if it has no event now.
 _THREAD_CAUSES = (*STATES, HOST, UNATTRIBUTED)
 #: Causes of a device's idle time; ``tail:`` marks the time after a step's last activity.
 _CAUSES = (*_THREAD_CAUSES, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _THREAD_CAUSES))
@@ -46,10 +45,7 @@ BETWEEN_OPS: tuple[Label, ...] = (("idle", "python"), ("idle", HOST))
 
 @dataclass(frozen=True)
 class Intervals:
-    """The time intervals of one device, or of the host; they fill the steps without overlaps.
-
-    Arrays have one entry per interval.
-    """
+    """The time intervals of one device, or of the host; they fill the steps."""
 
     labels: tuple[Label, ...]
     window: Ints  # index of the interval's step
@@ -81,10 +77,7 @@ class Intervals:
 def attributed(
     events: EventTable, windows: Sequence[Window], rank: int | None
 ) -> dict[int | None, Intervals]:
-    """Return what each device of ``rank`` did at each time of the steps.
-
-    Without device activities, the only key is None: the host.
-    """
+    """Return what each device of ``rank`` did over time (None: the host)."""
     return Attribution(events).intervals(windows, rank)
 
 
@@ -99,14 +92,10 @@ class Attribution:
         self,
         windows: Sequence[Window],
         rank: int | None,
-        waits: Mapping[int, Waits] | None = None,
-        within: tuple[int, int] | None = None,
+        waits: Mapping[int, Waits] | None = None,  # idle times in the whole profile
+        within: tuple[int, int] | None = None,  # the section of the profile that is loaded
     ) -> dict[int | None, Intervals]:
-        """Return what each device of ``rank`` did at each time of the steps (None: the host).
-
-        If the events are only a section of the profile, ``within`` is the (start, end) of this
-        section, and ``waits`` has each device's idle times in the whole profile.
-        """
+        """Return what each device of ``rank`` did over time (None: the host)."""
         steps = _StepBounds(windows, within)
         ranges = tuple(windows[0].framework_ranges) if windows else ()
         if ranges not in self._hosts:
@@ -124,7 +113,7 @@ class Attribution:
 
 
 class _StepBounds:
-    """Start, end and thread of each step; only the part inside ``within`` (start, end) counts."""
+    """The start, end and thread of each step."""
 
     def __init__(self, windows: Sequence[Window], within: tuple[int, int] | None) -> None:
         self.start_ns, self.ends_ns, self.thread = (
@@ -188,11 +177,7 @@ class _Hosts:
     def blocked(
         self, thread: Ints, start: Ints, end: Ints
     ) -> Iterator[tuple[Ints, Flags, Ints, Ints]]:
-        """Split intervals where their threads begin or end to wait for a device.
-
-        ``thread`` has the thread of each interval. Yield arrays: index of the interval, whether the
-        thread waited, start and end of the piece.
-        """
+        """Split intervals where their threads begin or end to wait for a device."""
         for number in np.unique(thread).tolist():
             places = np.flatnonzero(thread == number)
             segments = self.segments(number)
@@ -203,13 +188,11 @@ class _Hosts:
             )
             shared = overlaps(calls, start[places], end[places])
             inside = calls.owner[shared.segment] != NONE
+            # index of the interval, whether its thread waited, start, end
             yield places[shared.interval], inside, shared.start_ns, shared.end_ns
 
     def state_labels(self, row: Ints) -> Ints:
-        """Return what a thread does, as indices in ``labels``; ``row`` is its innermost event.
-
-        ``row`` is ``NONE`` while the thread has no event.
-        """
+        """Label what a thread does, by the ``row`` of its innermost event."""
         if not len(self.state):
             return np.full(len(row), self.idle(HOST), dtype=np.int64)
         at_work = row != NONE
@@ -247,11 +230,7 @@ def _device_intervals(
 def _idle_intervals(
     hosts: _Hosts, steps: _StepBounds, device: DeviceActivity, waits: Waits
 ) -> Iterator[_Columns]:
-    """Find the causes of the device's idle times.
-
-    An idle time ends with an activity. Before the launch call of this activity, the cause is what
-    the calling thread did. After the call, the cause is launch latency or queued work.
-    """
+    """Find the causes of the device's idle times."""
     segments = filled(device.busy)
     free = np.flatnonzero(segments.owner == NONE)
     idle = Segments(segments.start_ns[free], segments.end_ns[free], segments.owner[free])
@@ -265,6 +244,7 @@ def _idle_intervals(
     issued = launch[linked]
     called, returned = hosts.start_ns[issued], hosts.end_ns[issued]
     queued = returned <= waits.since(until[linked])
+    # before the launch: what the thread did; after it: launch latency or queued work
     borders = [
         np.where(queued, start[linked], np.clip(instant, start[linked], end[linked]))
         for instant in (called, returned, returned + waits.latency_ns)
@@ -290,10 +270,8 @@ def _idle_intervals(
 def _thread_intervals(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
-    """Split each interval [start, end) by what its ``thread`` did at each time.
-
-    ``tail`` is a mask of the intervals after the last activity of a step.
-    """
+    """Split each interval by what its ``thread`` did at each time."""
+    # ``tail``: after the last activity of a step
     first = hosts.idle(_THREAD_CAUSES[0]) + np.where(tail, _FIRST_TAIL, 0)
     unknown = thread == NONE
     no_event = np.full(int(unknown.sum()), NONE, dtype=np.int64)

@@ -20,10 +20,7 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
-#: Framework → ranges of lstmprof's captures in which no Python of the user runs. If several
-#: of them were recorded, the first one counts. In the backward pass, PyTorch's autograd and Chainer
-#: walk their graphs. Elsewhere a step is one call of a compiled function, which has its own range
-#: since version 4 of the table format.
+#: Framework → capture ranges in which no Python of the user runs; the first recorded one counts.
 _BACKWARD_RANGES = {
     "torch": ("backward",),
     "tensorflow": (PROGRAM, "step"),
@@ -36,15 +33,13 @@ _BACKWARD_RANGES = {
     "onnxruntime": (PROGRAM, "step"),
     "openvino": (PROGRAM, "step"),
 }
-#: If several threads work at once, the category of work with the lowest number decides what the
-#: host does. Other categories have 0. Idle states have ``_FIRST_IDLE`` and higher numbers.
+#: If several threads work at once, the lowest number decides. Other work has 0.
 _PRIORITY = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
 #: XLA on a CPU: names of copy instructions, and of the event around a program's instructions.
 _XLA_COPY = re.compile(r"copy(?:\.\d+)?")
 _XLA_RUNS = "ThunkExecutor::Execute"
-#: TensorFlow's input pipeline: background threads run ahead, so no step waits for these events.
-#: ``PyFunc`` runs a generator of the script.
+#: TensorFlow's input pipeline: its background threads run ahead, so no step waits for them.
 _PIPELINE = re.compile(
     r"Iterator::.*|Prefetch(?:Produce|Consume)|PyFunc:PyFunc|InstantiatedCapturedFunction::.*"
 )
@@ -57,22 +52,13 @@ _MOST_NS = 2**62
 
 
 def omits_short_ops(parts: Collection[tuple[str, str]], names: Iterable[str | None]) -> bool:
-    """Return whether TensorFlow's executor made the profile, which omits very short CPU ops.
-
-    For each op of a graph the executor computes a moving mean of the op's cycles. The profiler
-    stops recording the op if this mean falls below 8,000 (5,000 in older versions): ``KernelStats``
-    and ``GetTFTraceMeLevel`` in TensorFlow's source. In TensorFlow 2.21, no ``host_tracer_level``
-    changes this. The time of these ops appears as dispatch.
-
-    Args:
-        parts: (state, part) of the host's step.
-        names: names of the events of the step.
-    """
+    """Return whether TensorFlow's executor made the profile: it omits short ops."""
+    # it omits ops that take under 8,000 cycles on average (``KernelStats`` in its source)
     return DISPATCH in parts and not _EXECUTOR.isdisjoint(names)
 
 
 def framework_ranges(info: RunInfo) -> tuple[str, ...]:
-    """Return the names of the ranges in which no Python of the user runs, such as ``backward``."""
+    """Return names of ranges without Python of the user, such as ``backward``."""
     captured = info.source == CAPTURED
     return _BACKWARD_RANGES.get(str(info.framework), ()) if captured else ()
 
@@ -108,10 +94,7 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_threads(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Choose one event per time for the whole host: an op that computes, if any thread runs one.
-
-    ``state`` says what a thread does in each event, as a code (dispatch, Python, a wait …).
-    """
+    """Choose the host's one event at each time, preferring ops that compute."""
     thread = thread_ids(events)
     rows = events.rows_of_rank(rank)
     rows = rows[~events.where_name(_PIPELINE.fullmatch)[rows]]
@@ -125,15 +108,11 @@ def merged_threads(events: EventTable, rank: int | None, computes: Flags, state:
 
 
 def with_whole_copies(events: EventTable, merged: Segments, computes: Flags) -> Segments:
-    """Extend each copy that XLA divides among threads to the end of the slowest thread.
-
-    The copy's event covers only the work of the thread that began it; the other threads have no
-    events. No ``ThunkExecutor::Execute`` runs until all threads are done. Source: stack samples of
-    jax 0.11, which are all in ``CopyThunk`` at such times.
-    """
+    """Extend a copy that XLA divides among threads to the slowest thread's end."""
     runs = np.flatnonzero(events.is_kind("op") & events.is_one_of("name", _XLA_RUNS))
     if not len(runs) or len(merged.owner) < 3:
         return merged
+    # only the first thread has an event (stack samples of jax 0.11: ``CopyThunk``)
     copies = computes & events.where_name(_XLA_COPY.fullmatch)
     before, at, after = merged.owner[:-2], merged.owner[1:-1], merged.owner[2:]
     may_belong = (before != NONE) & (at != NONE) & (after != NONE)

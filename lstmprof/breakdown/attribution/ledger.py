@@ -56,11 +56,7 @@ _Row = tuple[int, int | None, int]
 def ledger(
     events: EventTable, windows: Sequence[Window], waits: AllWaits = MappingProxyType({})
 ) -> pa.Table:
-    """Return the time per step and device, by category of work and cause of idle time.
-
-    ``waits`` are the idle times of the devices in the whole profile, needed if ``events`` are only
-    a section of it.
-    """
+    """Sum the time per step and device, by category of work or cause of idling."""
     sums = _Sums(windows)
     sums.add(events, None, waits)
     return sums.table()
@@ -95,7 +91,7 @@ class _Sums:
         within: tuple[int, int] | None,
         waits: AllWaits,
     ) -> None:
-        """Add a batch of events; ``within`` is its (start, end)."""
+        """Add a batch of events, which lies ``within`` (start, end)."""
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
         attribution = Attribution(events)
         for rank_number, (rank, own) in enumerate(self._of_rank.items()):
@@ -130,7 +126,7 @@ def _meets(window: Window, within: tuple[int, int] | None) -> bool:
 
 
 def _summed(intervals: Intervals, windows: int) -> Ints:
-    """Return an array of ns: one row per step, one column per label (``("busy", "gemm")`` …)."""
+    """Sum the ns per step (rows) and label (columns)."""
     spent = np.zeros((windows, len(intervals.labels)), dtype=np.int64)
     np.add.at(spent, (intervals.window, intervals.label), intervals.end_ns - intervals.start_ns)
     return spent

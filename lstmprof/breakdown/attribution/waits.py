@@ -29,7 +29,7 @@ _COLLECTIVE_CLASS = 1
 
 @dataclass(frozen=True)
 class DeviceActivity:
-    """A device's activities, sorted by start; ``busy`` has one of them for each busy time."""
+    """A device's activities, sorted by start."""
 
     number: int
     start_ns: Ints
@@ -73,11 +73,9 @@ def _classes(events: EventTable) -> Ints:
     return np.where((by_kind == 0) & collective, _COLLECTIVE_CLASS, by_kind)
 
 
-#: Longest launch latency: ``LATENCIES`` times the profile's median latency, but at least
-#: ``LEAST_LATENCY_NS`` (docs/ledger.md).
+#: Longest launch latency: a multiple of the median, but at least so many ns (docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
-#: If a larger share of the events may explain waits, all events are read: leaving out the rest
-#: would save no time.
+#: If more of the events may explain waits, all are read: leaving out the rest saves no time.
 MOST_EXPLAINING = 0.7
 _NEVER = np.iinfo(np.int64).min
 
@@ -185,11 +183,7 @@ def _packed_activity(packed: Packed, device: int, rows: Ints) -> DeviceActivity:
 
 
 def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
-    """Mark the events that may show what a device waited for; None means all events.
-
-    A host event can show this only if it runs while a device is idle, before the launch for which
-    the device waits.
-    """
+    """Mark the events that may show what a device waited for (None: all)."""
     of = event_types(packed)
     active = [kind in ACTIVITY_KINDS for kind in of.kind]
     devices = {*of.device[active].tolist()} - {UNKNOWN}
@@ -205,6 +199,7 @@ def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits
     for piece in packed.pieces():
         start = packed.values("start_ns", piece).astype(np.int64)
         place = places_among(ends, start)
+        # such an event runs while a device is idle, before the awaited launch
         explaining[piece] = begins[place] < start + packed.values("dur_ns", piece)
         explaining[piece] |= always[packed.codes("kind", piece)]
     return explaining if explaining.mean() < MOST_EXPLAINING else None

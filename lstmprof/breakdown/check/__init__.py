@@ -54,28 +54,21 @@ NO_GPU_LACKS = ("TPU not read", "no GPU activity", "no ops or kernels of the pro
 
 @dataclass(frozen=True)
 class Part:
-    """One rank's profile: counts of its events (``has``), missing data, and profiler overhead.
+    """One rank's profile: counts of events, missing data, profiler overhead."""
 
-    ``early``: activities that begin before their launch call, by at most ``early_ns``.
-    ``overheads``: events of the profiler itself. ``timed``: steps were timed without a profiler.
-    ``inflation_share``: how much longer profiled steps are than others (0.1: 10 %). ``settings``:
-    recorded data that slow down the host, such as stacks. ``memory``: totals of allocated memory
-    were recorded.
-    """
-
-    has: Recorded
+    has: Recorded  # counts of events
     lacks: tuple[Lack, ...]
     with_shapes: int
-    early: int
-    early_ns: int
-    overheads: int
+    early: int  # activities that begin before their launch call
+    early_ns: int  # by at most this
+    overheads: int  # events of the profiler itself
     overhead_ns: int
     steps_ns: int
-    timed: bool
-    inflation_share: float | None
-    settings: tuple[str, ...] = ()
+    timed: bool  # steps were timed without a profiler
+    inflation_share: float | None  # 0.1: profiled steps take 10 % longer
+    settings: tuple[str, ...] = ()  # recorded data that slow the host, such as stacks
     allocations: int = 0
-    memory: bool = False
+    memory: bool = False  # totals of allocated memory were recorded
 
     @property
     def on_cpu(self) -> bool:
@@ -141,8 +134,7 @@ def _by_rank(events: Packed, rows: Ints) -> dict[int | None, Ints]:
     return {n: rows[members] for n, members in zip(numbers, group.members(), strict=True)}
 
 
-#: Share of time or events affected by missing data, above which numbers are doubtful (warn) or not
-#: to be trusted (fail).
+#: Share of affected time or events above which numbers are doubtful (warn) or untrusted (fail).
 WARN_SHARE, FAIL_SHARE = 0.10, 0.20
 
 #: (state, sentence[, affected share])
@@ -151,7 +143,7 @@ Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 @dataclass(frozen=True)
 class Question:
-    """One check: the kinds of missing data that it reports, and its answer if none is missing."""
+    """One check: the missing data that it reports, and its answer otherwise."""
 
     name: str
     lacks: tuple[str, ...]
@@ -159,10 +151,7 @@ class Question:
 
 
 def is_counted(lack: Lack, part: Part) -> bool:
-    """Return whether ``check`` reports this kind of missing data.
-
-    Slow recording is not reported if only input shapes made it slow.
-    """
+    """Return whether ``check`` reports this kind of missing data."""
     return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 
 
@@ -174,7 +163,7 @@ def state_of(lack: Lack) -> State:
 
 
 def graded(share: float) -> State:
-    """Return ``ok``, ``warn`` or ``fail`` for the profiler's overhead (0.1: 10 % of a step)."""
+    """Grade the profiler's overhead (0.1: 10 % of a step)."""
     share = round(share, 9)  # the float 1.1 − 1 is a little more than 0.1
     return FAIL if share > FAIL_SHARE else WARN if share > WARN_SHARE else OK
 
@@ -329,8 +318,7 @@ QUESTIONS = (
 )
 
 
-#: If only these checks find that data are missing, no recipe for a better profile is shown: it
-#: would need a second run, or slow down each op.
+#: Checks that alone call for no better recording: it would need a second run, or slow each op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
 #: Exit status if a check fails, or if ``lstmprof compare --fail-if`` is true.
 FAILED = 3
@@ -366,11 +354,7 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """Return the rows of one check on one rank: missing data, and the check's answer.
-
-    An answer that is OK is left out if data are missing. Data that the whole run lacks are
-    reported only for the ``first`` rank.
-    """
+    """Return one check's rows for one rank: missing data, and its answer."""
     rows = []
     for lack in part.lacks:
         about_run = lack.kind in _RUN_KINDS

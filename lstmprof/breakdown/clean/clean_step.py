@@ -38,58 +38,39 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
-#: Quantile of a slot's times if another tool recorded the profile. It is the median, because
-#: nothing shows that other programs disturbed the steps.
+#: Quantile of foreign profiles: the median, because nothing shows that programs disturbed them.
 QUANTILE_FOREIGN = 0.5
 #: With fewer steps than this, the clean step uses the mean, because no step can be called
 #: disturbed.
 LEAST_STEPS = 3
-#: A profile with more events than this has no clean step; the profiled steps are shown as recorded.
-#: The clean step takes 5 CPU seconds per million events on a Xeon.
+#: Larger profiles get no clean step, which takes 5 CPU seconds per million events on a Xeon.
 MOST_EVENTS = 2_000_000
-#: Cost of recording an event in a step, divided by its cost in a loop of one trivial call; used if
-#: the timed steps do not show the cost. In a step, the profiler's code and data have left the
-#: caches. Chosen by hand, from the measurements in ``recording``.
+#: Cost of recording an event in a step, divided by its cost in a tight loop. Chosen by hand.
 USUAL_TIMES = 2.0
-#: The profiler for which the factor is 1 instead of ``USUAL_TIMES``. Chosen by hand, as an upper
-#: bound: in an eager TensorFlow step, an event cost only 0.1 times as much as in the loop.
+#: Its factor is 1, an upper bound: in an eager step, an event cost 0.1 times as much as in a loop.
 TENSORFLOW_PROFILER = "tf.profiler"
-#: If the thread of the timed steps had a CPU for less than this share of the time, even the 10th
-#: percentile may be disturbed, and the shortest step is the target. Chosen by hand, from scripts
-#: that ran beside four busy processes per core: 2 of 20 steps took 2.4 ms, but the 10th percentile
-#: was 18 ms.
+#: Below this share of CPU time, the shortest step is the target. Chosen by hand: beside four busy
+#: processes per core, the 10th percentile was 18 ms, the shortest steps 2.4 ms.
 STARVED = 0.5
-#: Natural logarithm of the slowdown (16 %) of a thread that shares its core all the time. Chosen by
-#: hand, from eight programs that ran beside four busy processes per core.
+#: Logarithm of a thread's slowdown (16 %) on a shared core. Chosen by hand, from eight programs.
 SHARED_CORE = 0.15
-#: This logarithm (35 %) if the load average per core before the run is at least ``CROWDED``.
-#: Measured: 0.0 to 0.4 for five programs beside four busy processes per core, although their
-#: threads waited for CPUs for only 3 % of the time, because cores share caches.
+#: Logarithm of the slowdown (35 %) if the load per core reaches ``CROWDED``. Measured: 0.0 to 0.4.
 CROWDED_CORES, CROWDED = 0.3, 2.0
 
 
 @dataclass(frozen=True)
 class CleanStep:
-    """The clean step of one device of a rank, or of the host if ``device`` is None.
-
-    ``windows`` (start and end of each step) and ``intervals`` (time intervals, each in one part of
-    the breakdown) have times from which recording and disturbances are removed. ``span`` is the
-    length of the clean step with its 95 % interval; ``parts`` has the length and interval of each
-    part. In ``parts``, waits of the script also count as Python. ``recording`` is the time that the
-    profiler took; it is None if another tool recorded the profile. ``rare`` lists events that
-    occur, or take long, in some steps only. ``work_varies``: the steps may do different work, such
-    as sequences of another length.
-    """
+    """The clean step of a device or the host: recording and disturbances removed."""
 
     rank: int | None
-    device: int | None
-    windows: tuple[Window, ...] = field(repr=False)
+    device: int | None  # None: the host
+    windows: tuple[Window, ...] = field(repr=False)  # clean start and end of each step
     intervals: Intervals = field(repr=False)
-    span: Span
-    parts: Parts = field(repr=False)
-    recording: Recording | None
-    rare: tuple[Rare, ...]
-    work_varies: bool
+    span: Span  # length of the step, with its 95 % interval
+    parts: Parts = field(repr=False)  # length of each part, with its 95 % interval
+    recording: Recording | None  # time that the profiler took; None for another tool's profile
+    rare: tuple[Rare, ...]  # events that occur, or take long, in some steps only
+    work_varies: bool  # the steps may do different work, such as longer sequences
     _profiled: EventTable = field(repr=False)
     _clock: _Clock = field(repr=False)
 
@@ -121,20 +102,14 @@ class CleanStep:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Converts profile times to clean times, by linear interpolation.
-
-    ``clean_ns`` has the clean time of each profile time in ``knots_ns``.
-    """
+    """Converts profile times to clean times, by linear interpolation."""
 
     knots_ns: Ints
-    clean_ns: Ints
+    clean_ns: Ints  # clean time of each of ``knots_ns``
 
     @classmethod
     def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
-        """Return a clock in which each interval takes ``left_ns``.
-
-        The time between two intervals stays the same.
-        """
+        """Make a clock in which each interval takes ``left_ns``."""
         start, end = intervals.start_ns, intervals.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end
@@ -172,7 +147,7 @@ class _Clock:
 
 @dataclass(frozen=True)
 class Measured:
-    """Data of a run that lstmprof recorded: run.json, and the timed iterations if it has any."""
+    """A run that lstmprof recorded: its run.json and timed iterations."""
 
     info: RunInfo
     iterations: Iterations | None
@@ -180,14 +155,11 @@ class Measured:
 
 def clean_step(
     events: EventTable,
-    windows: Sequence[Window],
-    device: int | None,
-    measured: Measured | None,
+    windows: Sequence[Window],  # of one rank
+    device: int | None,  # None: the host
+    measured: Measured | None,  # None: another tool's profile
 ) -> CleanStep:
-    """Return the clean step of ``device`` (None: the host); ``windows`` are of one rank.
-
-    ``measured`` is None if another tool recorded the profile.
-    """
+    """Compute the clean step of a device or the host."""
     rank, count = windows[0].rank, len(windows)
     intervals = attributed(events, windows, rank)[device].by_time()
     slots = SlotTimes(events, windows, intervals, device is not None)
@@ -271,11 +243,7 @@ def clean_step(
 def _disturbance(
     measured: Measured, share: float | None, timed: float | None, clean_ns: float, moves: bool
 ) -> Disturbance:
-    """Return how uncertain the clean step is because programs shared the CPUs.
-
-    ``share`` is the share of time in which the thread of the timed iterations had a CPU. ``timed``
-    is the target for the clean step. Both are None if unknown. ``moves``: see ``SlotTimes.moves``.
-    """
+    """Return how uncertain the clean step is because programs shared the CPUs."""
     iterations, info = measured.iterations, measured.info
     threads = info.threads or len(info.affinity or (0,))
     threaded = info.device == "cpu" and threads > 1
@@ -284,6 +252,7 @@ def _disturbance(
         return Disturbance(between=between)
     load, cores = info.load_average_before, info.hardware.cores
     crowded = bool(load and cores and load[0] >= CROWDED * cores)
+    # ``share``: share of the time in which the timed thread had a CPU
     waited = 0.0 if share is None else 1 - share
     down = waited * math.log(max(threads, 1))
     if crowded:
@@ -309,8 +278,7 @@ class _Cost:
         self._costs = costs
         own_ranges = costs.measured and not on_device
         self._recorded = recorded(slots.events, slots.intervals, own_ranges=own_ranges)
-        # Means per slot: ``_of_events`` × (ns per event) is the cost of recording framework events;
-        # ``_of_ranges`` is the cost in ns of recording the ranges that the capture adds.
+        # mean costs per slot, of framework events (× ns per event) and of the capture's ranges (ns)
         self._of_events = self._mean(self._recorded.events.ns(costs.shape))
         self._of_ranges = self._mean(self._recorded.ranges.ns(costs.own_range))
 
@@ -319,7 +287,7 @@ class _Cost:
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
     def usual(self, times: Floats) -> Floats:
-        """Return the usual cost of recording per slot, in ns; ``times`` has the slots' times."""
+        """Return the usual cost of recording per slot, in ns."""
         return self._slot_costs_ns(times, self._usual_event_ns(times))
 
     def _usual_event_ns(self, times: Floats) -> float:
@@ -342,19 +310,14 @@ class _Cost:
     def per_slot(
         self, times: Floats, timed: float | None, most: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
-        """Return the cost of recording in each slot, and a summary of this cost.
-
-        The cost per event is chosen so that the step without this cost takes ``timed`` ns, or with
-        ``only_bound`` at most ``timed`` ns. If ``timed`` is None, or if the step takes no longer
-        than ``timed``, each event has its usual cost. The step without the cost takes at most
-        ``most`` ns (None: no limit).
-        """
+        """Return the cost of recording in each slot, and its summary."""
         share, steps = self._slots.share, self._slots.steps
 
         def rest_ns(cost_ns: float) -> float:
             return float((times - self._slot_costs_ns(times, cost_ns)) @ share)
 
         cost_ns = self._usual_event_ns(times)
+        # choose the cost without which the step takes ``timed``
         if timed is not None and timed < rest_ns(0.0):
             solved_ns = _solved(rest_ns, timed, self._costs.most_ns)
             cost_ns = max(solved_ns, cost_ns) if only_bound else solved_ns
@@ -374,7 +337,7 @@ class _Cost:
 
 
 def _solved(rest_ns: Callable[[float], float], timed: float, high: float) -> float:
-    """Return the cost per event (0 to ``high``) for which ``rest_ns(cost)`` equals ``timed``."""
+    """Bisect for the cost per event at which the rest of the step is ``timed``."""
     low = 0.0
     for _ in range(40):
         middle = (low + high) / 2

@@ -25,8 +25,7 @@ RARE_SHARE = 0.5
 LEAST_RARE_SHARE = 0.02
 #: Long events take more than this many times their usual time.
 LONG = 3
-#: An event that is long in some steps is listed if it explains this share of the steps' extra time,
-#: and this many times its usual share of a step: preemptions hit the longest op most often.
+#: A long event needs this share of the extra time, and this many times its usual share of a step.
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
 #: Names of Python frames inside PyTorch's own profiler contain this path.
 _PROFILER = "torch/profiler/"
@@ -46,19 +45,14 @@ class Rare:
 def now_and_then(
     events: EventTable,
     windows: Sequence[Window],
-    slot: Ints,
+    slot: Ints,  # equal for matching events of different steps
     *,
     step_ns: float,
-    quantile: float,
-    on_device: bool,
-    foreign: bool,
+    quantile: float,  # of an event's times: its usual time
+    on_device: bool,  # ignore calls that wait for the device
+    foreign: bool,  # another tool's profile: one long event is not just noise
 ) -> tuple[Rare, ...]:
-    """Return events that occur, or take long, in some steps only, longest first.
-
-    ``slot`` is equal for matching events of different steps. ``quantile`` of an event's times is
-    its usual time. ``on_device``: ignore calls that wait for the device. ``foreign``: another tool
-    made the profile, so one long event is not just noise.
-    """
+    """Find the events that occur, or take long, in some steps only."""
     if not len(events):
         return ()
     # A device's copy of a host range has the times of its kernels, which may run in a later step.
@@ -90,10 +84,7 @@ def now_and_then(
 def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return the outermost events that occur in few steps and are long there.
-
-    A host event is at least as long as the activities that it launches.
-    """
+    """Find the outermost events that occur in few steps and are long there."""
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))
     pairs = distinct(names[rows].astype(np.int64) * (windows + 1) + step[rows])
@@ -107,6 +98,7 @@ def _in_few_steps(
     launched_ns = Forest(around).beneath(np.where(launch != NONE, events.dur_ns, 0))
     outer = np.flatnonzero(rare & (values_at(nearest(around, rare), around) == NONE))
     groups = Groups(names[outer], step[outer])
+    # a host event is at least as long as the activities that it launches
     cell_ns = groups.sums(np.maximum(events.dur_ns, launched_ns)[outer])
     name_of = names[outer][groups.first]
     long = cell_ns >= least_ns
@@ -119,15 +111,12 @@ def _in_few_steps(
 def _long_in_some(
     events: EventTable,
     windows: Sequence[Window],
-    key: Ints,
+    key: Ints,  # equal for events that count together, such as all ``cudaMalloc``
     step: Ints,
     step_ns: float,
     quantile: float,
 ) -> list[Rare]:
-    """Return the events that explain, by their long times, why some steps are long.
-
-    Events with equal ``key`` count together, such as all calls of ``cudaMalloc``.
-    """
+    """Find the events whose long times explain why some steps are long."""
     differ_ns = sum(max(w.end_ns - w.start_ns - step_ns, 0.0) for w in windows)
     rows = np.flatnonzero(key != NONE)
     by_step = Groups(key[rows], step[rows])

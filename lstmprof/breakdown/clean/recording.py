@@ -19,20 +19,13 @@ from lstmprof.events.threads import thread_ids
 from lstmprof.runs.fields import RecordingInfo
 from lstmprof.runs.metadata import RunInfo
 
-#: Cost (ns) of one host event, if the run did not measure it. Measured on an EPYC (torch 2.13,
-#: torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms without and 9.7 ms with
-#: the profiler, in a loop that does nothing else.
+#: ns to record a host event, if the run did not measure it. From 20,000 calls of ``.item()`` (two
+#: ops) on an EPYC, torch 2.13: 2.5 ms without the profiler, 9.7 ms with it.
 RECORDING_NS = 180
-#: The same cost for cheaper profilers. Measured on the same EPYC: a jitted product of one element
-#: takes 3.2 µs without and 4.8 µs with the profiler, for 14 events (jax 0.10); an eager product in
-#: TensorFlow 2.21 takes 5.2 µs without and 5.7 µs with the profiler, for 8 events.
+#: The same for jax 0.10 (3.2 and 4.8 µs, 14 events) and TensorFlow 2.21 (5.2 and 5.7 µs, 8 events).
 QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
-#: Highest cost of recording an event, in ns or as a multiple of its cost in a loop of one trivial
-#: call; the larger limit holds. Measured as CPU time of steps of five implementations, with and
-#: without the profiler, on the EPYC beside five other processes: 1.6 to 2.3 µs per event for
-#: torch.profiler, 1.5 to 2.0 µs for jax.profiler, 3.0 to 3.1 µs for tf.profiler. On the Xeon, an
-#: event in a step cost 1 to 2.7 times as much as in the loop for torch.profiler, and 2.1 to 2.6
-#: times as much for tf.profiler.
+#: Highest cost of recording an event: ns, or a multiple of its cost in a tight loop. Measured: up
+#: to 3.1 µs on an EPYC (tf.profiler), and 2.7 times on a Xeon (torch.profiler).
 MOST_RECORDING_NS, MOST_TIMES = 3_000, 4
 #: Ranges that a capture writes around a step and its phases.
 OWN_RANGES = frozenset({"step", "input", "forward", "loss", "backward", "optimizer"})
@@ -58,19 +51,14 @@ class Cost:
 
 @dataclass(frozen=True)
 class Costs:
-    """The least, highest and usual cost of recording one event.
+    """The least, highest and usual cost of recording one event."""
 
-    ``shape`` divides 1 ns of cost into the time before, inside and after an event. ``own_range`` is
-    the cost of a range that lstmprof's capture adds, such as ``forward``. ``measured``: the run
-    itself measured the costs.
-    """
-
-    shape: Cost
+    shape: Cost  # divides 1 ns into the time before, inside and after an event
     least_ns: float
     most_ns: float
     usual_ns: float
-    own_range: Cost
-    measured: bool
+    own_range: Cost  # of a range that the capture adds, such as ``forward``
+    measured: bool  # whether the run itself measured the costs
 
 
 def costs_of(info: RunInfo) -> Costs:
@@ -107,15 +95,11 @@ def _median(costs: list[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Borders:
-    """Numbers of events whose recording took time in each time interval.
+    """Numbers of events whose recording took time in each time interval."""
 
-    ``before``: events that begin at the interval's end. ``after``: events that end at its start.
-    ``own``: how many ends (0, 1 or 2) the interval has in common with its own event.
-    """
-
-    before: Ints
-    own: Ints
-    after: Ints
+    before: Ints  # events that begin at its end
+    own: Ints  # how many ends it shares with its own event (0, 1 or 2)
+    after: Ints  # events that end at its start
 
     def ns(self, cost: Cost) -> np.ndarray:
         """Return the time of recording in each time interval."""
@@ -142,12 +126,9 @@ class Recorded:
 
 
 def recorded(events: EventTable, intervals: Intervals, *, own_ranges: bool) -> Recorded:
-    """Count the events that begin or end at the ends of each of ``intervals``.
-
-    Launch latency, queued and unattributed time get 0, because a faster host would not shorten
-    them. ``own_ranges``: count the ranges that the capture adds separately.
-    """
+    """Count the events that begin or end at the borders of each interval."""
     thread = thread_ids(events)
+    # a faster host would not shorten launch latency, queued or unattributed time
     on_host = (thread >= 0) & ~events.is_kind("overhead")
     ranges = events.is_kind("step", "range") & events.where_name(OWN_RANGES.__contains__)
     ranges = ranges & on_host if own_ranges else np.zeros(len(events), dtype=np.bool_)

@@ -24,8 +24,7 @@ from lstmprof.runs.fields import ScriptLine
 SCRIPT_WAITS = "waiting"
 #: Calls that sleep. On a busy machine, sleeps do not get longer, but all other waits do.
 SLEEPS = re.compile(r"time\.sleep")
-#: Waits are placed into the times between ops that last at least this share of all waits. Shorter
-#: times get a wait only if the longer ones are full. Chosen by hand.
+#: Waits go first into gaps of at least this share of all waits. Chosen by hand.
 LEAST_SHARE = 0.05
 
 
@@ -36,11 +35,7 @@ def slept_ns(lines: Iterable[ScriptLine]) -> int:
 
 
 def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptLine]) -> Intervals:
-    """Mark the times at which the script waited, in the intervals of a host.
-
-    Waits are placed into the preparation of the input first, then into the longest times between
-    ops. Time in which any thread computes stays busy.
-    """
+    """Mark the times at which the script waited, in the intervals of a host."""
     waits_ns = sum(line.waits_ns or 0 for line in lines if not line.beside)
     is_between = np.array([label in BETWEEN_OPS for label in intervals.labels], dtype=np.bool_)
     length_ns = intervals.end_ns - intervals.start_ns
@@ -50,6 +45,7 @@ def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptL
     around = nearest(events.rows_named("parent_id"), prepares(events))
     is_input = values_at(around, intervals.row[gaps]) != NONE
     is_short = length_ns[gaps] < LEAST_SHARE * waits_ns
+    # first the preparation of the input, then the longest times between ops
     gaps = gaps[np.lexsort((-length_ns[gaps], ~is_input, is_short, intervals.window[gaps]))]
     window, length_ns = intervals.window[gaps], length_ns[gaps]
     before_ns = np.cumsum(length_ns) - length_ns

@@ -24,28 +24,20 @@ from lstmprof.events.table import NONE, EventTable
 
 Floats = NDArray[np.float64]
 
-#: If the numbers of events of two steps differ by more than this share, the steps may do different
-#: work, such as sequences of another length or logging. Steps in TensorFlow's profiles often differ
-#: (by up to 74 % in 16 samples), because the profiler omits short ops.
+#: Steps whose numbers of events differ by more may do different work. In TensorFlow's profiles they
+#: differ by up to 74 % (16 samples), because the profiler omits short ops.
 VARYING_SHARE = 0.05
-#: At least ``LEAST_ALIKE`` slots with the same name and shapes count as disturbed if the median of
-#: their median times is more than ``SPREAD`` times the lower quartile of their shortest times.
-#: Chosen by hand.
+#: Alike slots are disturbed if they usually take ``SPREAD`` times their shortest. Chosen by hand.
 SPREAD, LEAST_ALIKE = 3, 8
-#: The time of a slot in which a device or host waits is its mean, not its low percentile, if the
-#: wait is long in at least ``STALL_STEPS`` steps and in ``STALL_SHARE`` of the steps, and if the
-#: extra time is at least ``LEAST_STALL_SHARE`` of the step. Chosen by hand, on simulated stalls.
+#: A wait counts with its mean time if it is long in so many steps, and adds so much of the step.
+#: Chosen by hand, on simulated stalls.
 STALL_STEPS, STALL_SHARE, LEAST_STALL_SHARE = 2, 0.2, 0.05
-#: In addition, all these waits together must have at least ``MOST_OF_EXCESS`` of the extra time of
-#: all waits, and ``LEAST_STALLED`` of the step.
+#: All these waits need this share of the extra time of all waits, and this share of the step.
 MOST_OF_EXCESS, LEAST_STALLED = 0.75, 0.15
 
 
 class SlotTimes:
-    """The time of each slot (an event that recurs) in each step, on one device or on the host.
-
-    A "cell" is one slot in one step; arrays named ``…cell…`` have one entry per cell.
-    """
+    """The time of each slot (an event that recurs) in each step, called a cell."""
 
     def __init__(
         self,
@@ -70,8 +62,7 @@ class SlotTimes:
         self.sorted_ns = self.cell_ns[self._order]
         self.present = np.bincount(self.slot_of_cell, minlength=self.count)
         self.first = np.cumsum(self.present) - self.present
-        # The intervals of a gap may have different labels (causes of the wait): its slot gets the
-        # label of the longest interval.
+        # a gap's intervals may differ in their causes: the longest one names its slot
         self.label = np.zeros(self.count, dtype=np.int64)
         by_length = np.argsort(self.length_ns, kind="stable")
         self.label[self.slot[by_length]] = intervals.label[by_length]
@@ -79,16 +70,12 @@ class SlotTimes:
         self._is_idle = ~busy[self.label]
 
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
-        """Return the gaps of length 0 that count as a time of 0 ns, as numbers of cells.
-
-        They count if the gap is long in some steps, but absent in most: a disturbed host makes a
-        device wait where it usually does not. If the gap is short, gaps of length 0 do not count,
-        because short gaps only move between neighbouring activities.
-        """
+        """Find the cells of gaps that are long in some steps, but absent in most."""
         present = np.bincount(distinct(cell) // max(self.steps, 1), minlength=self.count)
         absent = np.bincount(slot, minlength=self.count)
         whole_ns = np.bincount(self.slot, self.length_ns, minlength=self.count)
         long = whole_ns >= LEAST_STALL_SHARE * present * self.length_ns.sum() / self.steps
+        # short gaps only move between neighbouring activities
         counted = long & (present < absent)
         return np.asarray((slot * self.steps + window)[counted[slot]])
 
@@ -99,7 +86,7 @@ class SlotTimes:
 
     @property
     def vary(self) -> bool:
-        """Return whether the steps' numbers of events differ so much that their work may differ."""
+        """Return whether steps may do different work, from their numbers of events."""
         starts = np.sort(self.events.start_ns)
         ends = [(w.start_ns, w.end_ns) for w in self._windows]
         counts = [int(np.diff(np.searchsorted(starts, np.array(pair)))[0]) for pair in ends]
@@ -121,36 +108,24 @@ class SlotTimes:
 
     @property
     def moves(self) -> bool:
-        """Return whether time moves between slots from step to step.
-
-        A profiler that omits other short ops in each step adds their time to other slots. So the
-        sum of the slots' low percentiles is shorter than every step.
-        """
+        """Return whether time moves between slots from step to step."""
+        # a profiler that omits other short ops in each step adds their time to other slots
         partial_ns = float((self.means() * self.share)[self.present < self.steps].sum())
         return self.vary or partial_ns >= LEAST_STALLED * float(self.means() @ self.share)
 
     def occasional_ns(self, times: Floats) -> float:
-        """Return the mean ns per step of work that the shortest steps do not do.
-
-        Shortest means the 10th percentile of the steps, each with the slots' ``times``. Return 0 if
-        the work takes less than ``LEAST_STALLED`` of the step.
-        """
+        """Return the mean ns per step of work that the shortest steps do not do."""
         step_of_cell = self.cells % max(self.steps, 1)
         steps_ns = np.bincount(step_of_cell, times[self.slot_of_cell], minlength=self.steps)
         ns = float(steps_ns.mean() - np.quantile(steps_ns, 0.1))
         return ns if ns >= LEAST_STALLED * float(steps_ns.mean()) else 0.0
 
     def slots_of_extra_work(self, longest_ns: float) -> Flags:
-        """Return a mask of the slots that only occur in steps with much extra work.
-
-        Slots that at most half of the steps have are extra work. A step has much extra work if its
-        extra work takes longer than ``longest_ns``. If ``longest_ns`` is the longest timed
-        iteration, no timed iteration did this work. An example is the first call of an evaluation,
-        which compiles it.
-        """
+        """Mark the slots that occur only in steps with much extra work."""
         rare = 2 * self.present <= self.steps
         step, extra = self.cells % max(self.steps, 1), rare[self.slot_of_cell]
         extra_ns = np.bincount(step[extra], self.cell_ns[extra], minlength=self.steps)
+        # not in a step such as the first evaluation, which compiles
         usual = (extra_ns <= longest_ns)[step]
         return np.asarray(rare & (np.bincount(self.slot_of_cell, usual, minlength=self.count) == 0))
 
@@ -160,12 +135,7 @@ class SlotTimes:
         return np.asarray(sums / np.maximum(self.present, 1))
 
     def undisturbed(self, quantile: float) -> Floats:
-        """Return the ``quantile`` of each slot's times over the steps, as its undisturbed time.
-
-        If threads wait for each other at every op, a busy machine disturbs an op in every step. But
-        among a hundred ops with the same name and shapes, some are undisturbed. So the disturbed
-        slots get the lower quartile of the shortest times of such ops.
-        """
+        """Return each slot's undisturbed time: a quantile over the steps."""
         times, medians = self.quantiles(quantile), self.quantiles(0.5)
         least = self.quantiles(0.0)
         like = np.zeros(self.count, dtype=np.int64)
@@ -181,22 +151,19 @@ class SlotTimes:
         group = place[like]
         usual = lowest[group]
         spread = (middle[group] > SPREAD * usual) & (sizes[group] >= LEAST_ALIKE)
+        # a busy machine disturbs an op in every step, but not all of a hundred alike ops
         disturbed = spread & (medians > 1.5 * least) & (times > 2 * usual)
         return np.asarray(np.where(disturbed, usual, times))
 
     def raised(
         self, quantile: float, times: Floats, extra: Flags, least_ns: float
     ) -> tuple[float, Floats]:
-        """Return the lowest quantile at which the slots' times sum to ``least_ns``, and the times.
-
-        ``times`` are the times at ``quantile``, from which the search begins. Their sum is too
-        small if time moves from slot to slot between the steps, as when a profiler omits other ops
-        in each step. The slots of the mask ``extra`` keep their times.
-        """
+        """Raise the quantile until the slots' times sum to ``least_ns``."""
 
         def at(tried: float) -> Floats:
             return np.where(extra, times, np.maximum(times, self.quantiles(tried)))
 
+        # the sum is too small if a profiler omits other ops in each step
         low, high = quantile, 1.0
         for _ in range(12):
             middle = (low + high) / 2
@@ -212,16 +179,7 @@ class SlotTimes:
         return np.asarray(below + (at - low) * (above - below))
 
     def stalled(self, times: Floats, *, only_input: bool, blocked_ns: float = 0.0) -> Floats:
-        """Return the times of slots with waits that are long in some steps only (see STALL_STEPS).
-
-        Other slots have the time 0; so have slots of host work, because a busy machine makes host
-        work longer. ``times`` has each slot's usual time. If ``only_input`` is True, only waits for
-        the input count: on a busy machine, threads wait for each other in arbitrary steps.
-
-        If the timed iterations show that waits add ``blocked_ns`` to the usual step, all times in
-        which the host is between ops or waits for input count, too, and together add
-        ``blocked_ns``.
-        """
+        """Return the times of slots whose waits are long in some steps, else 0."""
         means = self.means()
         waits = self._may_block if blocked_ns else self._is_idle | self._on_device
         excess = np.where(waits, np.maximum(means - times, 0), 0.0) * self.share
@@ -234,6 +192,7 @@ class SlotTimes:
         stalls &= excess >= least_ns
         if not blocked_ns:
             stalls &= means > SPREAD * times
+            # on a busy machine, threads wait for each other in arbitrary steps
             if only_input:
                 stalls &= self._prepares_input
         whole_ns = float(excess[stalls].sum())
@@ -262,7 +221,7 @@ class SlotTimes:
 
     @property
     def _may_block(self) -> Flags:
-        """Return a mask of the slots in which the host is mostly between ops or waits for input."""
+        """Mark the slots in which the host is between ops or waits for input."""
         between = [label in BETWEEN_OPS for label in self.intervals.labels]
         takes_next = self.events.where_name(NEXT_OP.fullmatch)
         times = Covered(self.events.start_ns[takes_next], self.events.end_ns[takes_next])
@@ -274,12 +233,9 @@ class SlotTimes:
         )
 
     def new_lengths(self, times: Floats) -> Ints:
-        """Return the new length of each interval in whole ns, if slots take ``times``.
-
-        On a device, an idle slot takes its time only on average over the steps: its longest gaps
-        are cut, because a long gap has other causes than a short one.
-        """
+        """Return the interval lengths in ns with which slots take ``times``."""
         here = self.cell_of[: len(self.slot)]
+        # on a device, the longest gaps are cut: they have other causes than short ones
         cells_ns = self._cells_with_means(times) if self._on_device else times[self.slot_of_cell]
         ends = np.rint(np.cumsum(cells_ns[here] * (self.length_ns / self.cell_ns[here])))
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
@@ -313,24 +269,18 @@ class SlotTimes:
 
 #: A 95 % interval of a normal distribution extends this many standard deviations to each side.
 Z95 = 1.96
-#: Standard deviation of the natural logarithm of the step time, between processes that run the same
-#: code with one thread on a quiet machine. Measured on 25 processes of torch-lstmcell-fused.
+#: Standard deviation of the logarithm of step time, between processes with one thread. Measured on
+#: 25 quiet processes of torch-lstmcell-fused.
 BETWEEN_PROCESSES = 0.03
-#: ``BETWEEN_PROCESSES`` for code with several threads on CPUs, as two threads may share a core.
-#: Measured on two PyTorch scripts with two threads on two CPUs, four quiet processes each: 0.20 and
-#: 0.23.
+#: The same with several threads, as two may share a core. Measured on two scripts: 0.20 and 0.23.
 BETWEEN_THREADED = 0.2
-#: ``BETWEEN_PROCESSES`` for profilers that omit other ops in each step (``raised``). Measured on
-#: three quiet processes each: 0.03 for tf-lstmcell, 0.09 for jax-scan.
+#: The same if profilers omit other ops in each step. Measured: 0.03 (tf-lstmcell), 0.09 (jax-scan).
 BETWEEN_RAISED = 0.06
-#: With at least this many processes, ``BETWEEN_PROCESSES`` is used even for several threads,
-#: because the resampled processes already show how much processes differ.
+#: With so many processes, resampling shows how they differ, even with several threads.
 CLUSTERS = 3
-#: How much longer the sum of the slots' medians is than the sum of their 10th percentiles on a
-#: quiet machine, as a natural logarithm. Measured on two PyTorch scripts: 0.09 and 0.12.
+#: Logarithm of the medians' sum over the 10th percentiles' sum. Measured when quiet: 0.09 and 0.12.
 QUIET_SPREAD = 0.1
-#: If time moves between slots, a step is longer than the sum of low percentiles by at most this
-#: natural logarithm (42 %). Measured on quiet runs of tf-lstmcell and jax-scan: 0.05 to 0.35.
+#: Largest logarithm of a step over the sum of low percentiles. Measured when quiet: 0.05 to 0.35.
 MOST_MOVED = 0.35
 #: Number of bootstrap resamples, and largest number of slots that are resampled (the slots with the
 #: most time).
@@ -348,36 +298,24 @@ class Span:
 
 @dataclass(frozen=True)
 class Estimate:
-    """How the clean times were computed: a quantile minus the cost of recording, per slot.
+    """How the clean times were computed: a quantile minus recording, per slot."""
 
-    ``times`` are the clean times of the slots. ``cost_ns`` is the cost of recording. ``stalled``
-    has the times of the slots with long waits (``SlotTimes.stalled``), and 0 for other slots.
-    ``round_of`` has the number of the process that ran each step; None if one process ran all.
-    """
-
-    times: Floats
-    cost_ns: Floats
-    stalled: Floats
+    times: Floats  # clean time of each slot
+    cost_ns: Floats  # cost of recording
+    stalled: Floats  # times of the slots with long waits, else 0
     quantile: float
-    round_of: Sequence[int] | None
+    round_of: Sequence[int] | None  # process that ran each step
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Further uncertainties of a clean step, as natural logarithms of ratios.
+    """Further uncertainties of a clean step, as logarithms of ratios."""
 
-    ``down``: by how much the clean step may be too long because CPUs were shared. ``up``: by how
-    much it may be too short because time moves between slots (``SlotTimes.moves``). ``most``: upper
-    limit of the uncertainty from the bootstrap, because the timed iterations vary no more.
-    ``between``: standard deviation between processes of the same code; ``least_between``: this
-    deviation if the run has ``CLUSTERS`` processes or more.
-    """
-
-    down: float = 0.0
-    most: float = math.inf
-    between: float = BETWEEN_PROCESSES
-    least_between: float = BETWEEN_PROCESSES
-    up: float = 0.0
+    down: float = 0.0  # too long because CPUs were shared
+    most: float = math.inf  # limit of the bootstrap's uncertainty
+    between: float = BETWEEN_PROCESSES  # standard deviation between processes
+    least_between: float = BETWEEN_PROCESSES  # the same, with ``CLUSTERS`` processes or more
+    up: float = 0.0  # too short because time moves between slots
 
 
 Parts = tuple[tuple[tuple[str, str], Span], ...]
@@ -387,15 +325,10 @@ def spans_of(
     slots: SlotTimes,
     estimate: Estimate,
     disturbance: Disturbance,
-    waits_ns: float = 0.0,
-    sleeps_ns: float = 0.0,
+    waits_ns: float = 0.0,  # of the script
+    sleeps_ns: float = 0.0,  # those waits that a busy CPU does not make longer
 ) -> tuple[Span, Parts]:
-    """Return the length of the step and of each part that has time, each with its 95 % interval.
-
-    The script waits for ``waits_ns`` of the step; ``sleeps_ns`` of this time it sleeps. A busy CPU
-    does not make sleeps longer, unlike waits for another thread. All waits have their own part, and
-    still count in the part ``python``, too.
-    """
+    """Return the length of the step and of each part, with 95 % intervals."""
     share, labels = slots.share, slots.intervals.labels
     length_ns = slots.new_lengths(estimate.times)
     per_label = np.bincount(slots.intervals.label, length_ns, minlength=len(labels)) / slots.steps
@@ -433,10 +366,7 @@ _Error = tuple[float, float]
 
 
 def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]:
-    """Return how much too long or too short the step and each part may be: (long, short).
-
-    The errors are natural logarithms of ratios, with 95 % confidence.
-    """
+    """Bootstrap how much too long or too short the step and each part may be."""
     labels = len(slots.intervals.labels)
     chosen = np.argsort(-estimate.times * slots.share, kind="stable")[:MOST_RESAMPLED]
     table, label = slots.matrix(chosen), slots.label[chosen]
@@ -471,10 +401,8 @@ def _members(round_of: Sequence[int] | None, steps: int) -> list[Ints]:
 
 
 def _pivot(values: Floats) -> _Error:
-    """Return log(high / estimate) and log(estimate / low).
-
-    The estimate is the first value; low and high enclose 95 % of the other values.
-    """
+    """Return log(high / estimate) and log(estimate / low) of a 95 % interval."""
+    # the first value is the estimate
     estimate, (low, high) = float(values[0]), np.percentile(values[1:], (2.5, 97.5))
     if estimate <= 0 or low <= 0:
         return 0.0, 0.0

@@ -23,9 +23,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: If two steps have more pairs of events than this, the n-th event of the same name and shapes
-#: matches the n-th one of the other step: the search for a common subsequence would need one bit
-#: per pair (25 MB).
+#: With more pairs than this, the n-th events of the same name match: a search needs 1 bit per pair.
 MOST_PAIRS = 200_000_000
 #: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, memory addresses,
 #: step numbers.
@@ -37,27 +35,18 @@ _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Slots:
-    """The slot of each time interval (``slot``) and of each event (``of_event``).
-
-    Intervals with equal ``like`` run the same code, maybe at different places of the step.
-    ``absent`` has the (slot, step) of each gap of length 0: the device began the next activity when
-    the previous one ended.
-    """
+    """The slot (an event that recurs) of each time interval and of each event."""
 
     slot: Ints
-    like: Ints
+    like: Ints  # equal for intervals that run the same code
     of_event: Ints
-    absent: tuple[Ints, Ints] = (_NOTHING, _NOTHING)
+    absent: tuple[Ints, Ints] = (_NOTHING, _NOTHING)  # (slot, step) of gaps of length 0
 
 
 def slots_of_intervals(
     events: EventTable, windows: Sequence[Window], intervals: Intervals, on_device: bool
 ) -> Slots:
-    """Give matching time intervals of different steps the same slot.
-
-    The time between two events that are directly inside an event is a slot of its own. All idle
-    time of a device before an activity is one slot, whatever the device waits for.
-    """
+    """Give matching time intervals of different steps the same slot."""
     if not len(events):
         slot = numbered(intervals.label)
         return Slots(slot, slot, np.empty(0, dtype=np.int64))
@@ -67,12 +56,14 @@ def slots_of_intervals(
     if on_device:
         busy = np.array([state == "busy" for state, _ in intervals.labels], dtype=np.bool_)
         busy = busy[intervals.label]
+        # all idle time before an activity is one slot, whatever the device waits for
         activity_slot = np.where(busy, own, _next_busy(intervals, own, busy))
         slot = numbered(np.where(busy, intervals.label, NONE), activity_slot)
         return Slots(slot, slot, slot_of, _absent(slot, activity_slot, intervals.window, busy))
     label = events.once(_labels, *_LABEL_COLUMNS)
     parent = events.rows_named("parent_id")
     around = np.where(parent != NONE, label[parent], NONE)
+    # the time between two events inside an event is a slot of its own
     before = _last_child(events, intervals)
     inside = before != NONE
     slot = numbered(intervals.label, own, np.where(inside, slot_of[before], NONE))
@@ -99,7 +90,7 @@ def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
 
 
 def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
-    """Return the (slot, step) of each gap that is 0 ns long in this step, but longer in others."""
+    """Find the gaps that are 0 ns long in a step, but longer in others."""
     gap_before = np.full(int(activity_slot.max(initial=0)) + 1, NONE, dtype=np.int64)
     gaps = np.flatnonzero(~busy & (activity_slot != NONE))
     gap_before[activity_slot[gaps]] = slot[gaps]
@@ -111,7 +102,7 @@ def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> 
 
 
 def _last_child(events: EventTable, intervals: Intervals) -> Ints:
-    """Return the last event before each interval that is directly inside the interval's event."""
+    """Find the last child of each interval's event that began before it."""
     parent = events.rows_named("parent_id")
     inner, own = np.flatnonzero(parent != NONE), np.flatnonzero(intervals.row != NONE)
     around = np.concatenate([parent[inner], intervals.row[own]])
@@ -157,10 +148,7 @@ def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
 def _parents(
     events: EventTable, rows: Ints, window: Ints, windows: Sequence[Window]
 ) -> tuple[Ints, Ints]:
-    """Return each event's parent and step; the parent of an activity is its launch.
-
-    Events without a parent get a code, such as ``_OWN_THREAD``.
-    """
+    """Return each event's parent and step; an activity's parent is its launch."""
     thread = thread_ids(events)
     step_thread = np.array(
         [NONE if w.thread is None else w.thread for w in windows], dtype=np.int64
@@ -268,10 +256,7 @@ def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Int
 
 
 def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: Ints) -> None:
-    """Set ``position`` to the index of the matching event in the step with the most events.
-
-    ``ends`` has the (first, end) of each step's events.
-    """
+    """Match the events of each step to the step with the most events."""
     longest = max(ends, key=lambda span: span[1] - span[0])
     size = longest[1] - longest[0]
     if size < 2:
@@ -290,7 +275,7 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Match each event that is left to a free event of the same name and shapes, or append it."""
+    """Match the remaining events to free events of the same name and shapes."""
     unmatched = np.flatnonzero(positions == NONE).tolist()
     if not unmatched:
         return

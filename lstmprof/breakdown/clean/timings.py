@@ -23,31 +23,26 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column
 from lstmprof.runs.metadata import RunInfo
 
-#: A change of the step time is reported only if each process has at least this many iterations
-#: before its profile, and as many after it.
+#: Iterations that each process needs before and after its profile to show a change of step time.
 LEAST_ITERATIONS = 5
-#: A change of the step time is reported if steps take at least this share longer after the profile
-#: than before it, in at least this many processes. Chosen by hand, above the differences between
-#: processes on a quiet machine.
+#: A change is reported if steps take so much longer after the profile, in so many processes. Chosen
+#: by hand, above the differences between quiet processes.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
-#: A thread counts as alone if the other threads of its process run for at most this share of the
-#: time. Chosen by hand.
+#: A thread is alone if its process's others run for at most this share of time. Chosen by hand.
 ALONE_SHARE = 0.02
 
-#: If steps may do different work, and the interquartile range of their times is more than this
-#: share of their median, profiled and timed steps are not compared. Chosen by hand.
+#: If work varies, and step times spread more than this, profiled steps are not compared. Chosen by
+#: hand.
 UNLIKE_SHARE = 0.1
 
-#: Time of one page fault in ns. Measured on an EPYC beside seven other processes: 2.7 to 3.4 µs of
-#: CPU time for the first touch of each of 20,000 pages of 4 KiB (mmap, no huge pages).
+#: ns of CPU time per page fault. Measured on an EPYC: 2.7 to 3.4 µs per first touch of a 4 KiB
+#: page.
 FAULT_NS = 2_700
-#: Page faults distort the profile if a profiled step has at least ``MORE_FAULTS`` times as many as
-#: a timed one, and the additional ones take ``FAULTS_SHARE`` of the step. Chosen by hand.
+#: Extra page faults that distort a profile: times as many, and share of the step. Chosen by hand.
 MORE_FAULTS, FAULTS_SHARE = 2, 0.1
-#: With these settings glibc keeps freed memory. Measured on a handwritten LSTM of torch 2.13: 8,800
-#: page faults per profiled step without the settings, 0 with them, 8,800 if only MALLOC_TOP_PAD_ is
-#: missing. The second value is the largest that glibc accepts (mallopt(3): 32 MiB).
+#: With these settings glibc keeps freed memory: an LSTM (torch 2.13) had 0 page faults per step,
+#: not 8,800. The second value is the largest that glibc accepts (mallopt(3): 32 MiB).
 KEEP_FREED = (
     "MALLOC_TOP_PAD_=134217728 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824"
 )
@@ -97,7 +92,7 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
 
 
 def _faults(iterations: Iterations) -> Warning | None:
-    """Return a warning if the profiler's memory makes glibc return freed blocks to the kernel."""
+    """Warn if a profiled step has far more page faults than a timed one."""
     info, faults = iterations.info, iterations.column("minor_faults")
     if not info.profiled_page_faults or not info.profiled_wall_ns or faults is None:
         return None
@@ -107,6 +102,7 @@ def _faults(iterations: Iterations) -> Warning | None:
         return None
     if extra_ns < FAULTS_SHARE * statistics.median(info.profiled_wall_ns):
         return None
+    # the profiler's memory makes glibc return freed blocks to the kernel
     return Warning(
         FAULTS,
         f"a profiled step has {count(profiled)} page faults (a timed step: {count(timed)}), so "
@@ -116,7 +112,7 @@ def _faults(iterations: Iterations) -> Warning | None:
 
 
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
-    """Return by how much steps take longer after the profile (0.5: 50 %), if this is certain."""
+    """Return how much longer steps take after the profile (0.5: 50 %)."""
     long_rounds = [
         (before, after)
         for before, after in pairs
@@ -184,12 +180,9 @@ class Iterations:
         return [(before, after) for before, after in halves if len(before) and len(after)]
 
     def quantile_ns(self, quantile: float = QUANTILE, occasional_ns: float = 0.0) -> float:
-        """Return the time of an undisturbed iteration: a low quantile.
-
-        ``occasional_ns`` is the mean time per step of work that only some steps do. It is added,
-        because the iteration at the quantile may not have done this work.
-        """
+        """Return the time of an undisturbed iteration: a low quantile."""
         usual = float(np.quantile(self.wall_ns, quantile))
+        # the iteration at the quantile may lack work that only some steps do
         return usual + min(occasional_ns, max(float(self.wall_ns.mean()) - usual, 0.0))
 
     @property
@@ -231,11 +224,7 @@ class Iterations:
 
     @property
     def blocked_ns(self) -> float:
-        """Return how long the steps' thread sleeps, or waits for input or a lock, more than usual.
-
-        Time in which other threads waited for a CPU is subtracted, because it may have prolonged
-        the wait. The usual time is the 10th percentile. Waits in few iterations do not count.
-        """
+        """Return how much longer than usual the steps' thread is blocked, in ns."""
         names = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
         columns = [self.column(name) for name in names]
         if any(column is None for column in columns):
@@ -244,18 +233,18 @@ class Iterations:
         all_blocked_ns = np.maximum(self.wall_ns - ran_ns - waited_ns, 0)
         later = self._later
         blocked_ns, others_ns = all_blocked_ns[later], (others_ns + children_ns)[later]
+        # waits in few iterations do not count
         most_ns = np.quantile(blocked_ns, 1 - STALL_SHARE)
         typical_ns = max(np.median(blocked_ns), np.minimum(blocked_ns, most_ns).mean())
+        # other threads' waits for a CPU may have prolonged the wait
         more_ns = float(typical_ns - others_ns.mean() - np.quantile(all_blocked_ns, QUANTILE))
         step_ns = self.quantile_ns() + more_ns
         return more_ns if more_ns >= LEAST_STALLED * step_ns else 0.0
 
     @property
     def _later(self) -> Ints:
-        """Return the later half of the iterations before each profile, and of those after it.
-
-        In the first half, input may be ready because lstmprof was starting or ending the profile.
-        """
+        """Return the later half of the iterations before and after each profile."""
+        # earlier, input may be ready because a profile was starting or ending
         late = self.column("after_profile")
         passes = 2 * self.rounds + (0 if late is None else late)
         members = (np.flatnonzero(passes == number) for number in np.unique(passes))
@@ -263,10 +252,7 @@ class Iterations:
 
     @property
     def undelayed_ns(self) -> float | None:
-        """Return the time of an undisturbed iteration without its waits for a CPU.
-
-        Return None if the waits are short, or if the program itself may cause them.
-        """
+        """Return the time of an undisturbed iteration without waits for a CPU."""
         wall_ns, waits_ns = self.wall_ns, self._waits_ns
         if self.info.device != "cpu" or waits_ns is None:
             return None
@@ -292,9 +278,8 @@ class Iterations:
 
 
 _FEW = "the run has no profile of its steps"
-_ENERGY = "energy per step by %s, over the counted iterations of the first round"
-#: Other programs disturb the iterations if threads wait for CPUs for more than this share of the
-#: time. Chosen by hand.
+_ENERGY = "mean energy per step, measured by %s in the timed iterations of the first round"
+#: Share of waits for CPUs above which other programs disturb the iterations. Chosen by hand.
 MOST_WAITED = 0.05
 #: Least lost time that is mentioned, as a share of the step.
 LEAST_LOST = 0.1
@@ -386,10 +371,7 @@ class Timings:
 def timings(
     table: pa.Table, info: RunInfo, clean: Span | None = None, *, work_varies: bool = False
 ) -> Timings | None:
-    """Return the statistics of ``timings.parquet``; None without iterations after warm-up.
-
-    ``work_varies``: profiled steps may do different work, so they may not be comparable.
-    """
+    """Return the statistics of ``timings.parquet``."""
     counted = Iterations.of(table, info)
     if counted is None:
         return None

@@ -64,7 +64,7 @@ class Recording:
 
     @property
     def captured(self) -> bool:
-        """Return whether lstmprof itself recorded the run, and so knows the profiler's overhead."""
+        """Return whether lstmprof itself recorded the run."""
         return self.info.source in MEASURED
 
     @property
@@ -248,20 +248,16 @@ _HOST = "host work during idle time"
 
 @dataclass(frozen=True)
 class Rule:
-    """One kind of missing data: whether it applies (``holds``), and its sentence for users.
-
-    ``share``: affected share of the time or events, 0–1. ``hides``: the numbers that are unknown
-    without the data. ``blinds``: nobody can say what the time was spent on. ``of_run``: the
-    sentence is about the whole run, not about each rank.
-    """
+    """One kind of missing data: when it applies, and its sentence for users."""
 
     kind: str
     holds: Callable[[Recording], object]
     sentence: Callable[[Recording], str]
+    # affected share of the time or events, 0–1
     share: Callable[[Recording], float | None] = lambda r: None
-    hides: str = ""
-    blinds: bool = False
-    of_run: bool = False
+    hides: str = ""  # numbers that are unknown without the data
+    blinds: bool = False  # nothing shows where the time goes
+    of_run: bool = False  # about the whole run, not about each rank
 
 
 def share_of(part: int, whole: int) -> float | None:
@@ -509,19 +505,14 @@ _MOST_RANKS_SHOWN = 8
 
 @dataclass(frozen=True)
 class Lack:
-    """Data that a profile lacks; ``sentence`` says what is missing, why, and what to do.
+    """Data that a profile lacks, with a sentence for users."""
 
-    ``kind``: name of the rule, or ``NOTE``. ``share``: affected share of the time or events, 0–1.
-    ``hides``: the numbers that are unknown without the data. ``blinds``: nothing can be said about
-    where the time goes. ``ranks``: the affected ranks; ``sentence`` is about the first of them.
-    """
-
-    kind: str
+    kind: str  # name of the rule, or ``NOTE``
     sentence: str
-    share: float | None = None
-    hides: str = ""
-    blinds: bool = False
-    ranks: tuple[int, ...] = ()
+    share: float | None = None  # affected share of the time or events, 0–1
+    hides: str = ""  # numbers that are unknown without the data
+    blinds: bool = False  # nothing shows where the time goes
+    ranks: tuple[int, ...] = ()  # affected ranks; ``sentence`` is about the first
 
     @property
     def words(self) -> str:
@@ -535,10 +526,7 @@ class Lack:
 def lacks_of(
     info: RunInfo, recorded: Sequence[Recorded], rank: int | None = None
 ) -> tuple[Lack, ...]:
-    """Return what the profile of a run, or of one ``rank``, lacks, most important first.
-
-    The sentence is about the rank with the largest affected share.
-    """
+    """List what the profile of a run or ``rank`` lacks, most important first."""
     recordings = [Recording(has, info, len(recorded)) for has in recorded]
     chosen = [r for r in recordings if rank is None or r.has.rank == rank]
     lacks = (_lack(rule, chosen, len(chosen) > 1) for rule in RULES)

@@ -26,38 +26,28 @@ _LATEST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a recurrent layer, or of a stack of layers, as ``network`` describes it.
+    """One call of a recurrent layer, or of a stack of layers."""
 
-    ``form`` says how the layers run, such as ``layer op``. ``rows`` are the outermost events of the
-    forward pass. ``backward`` are the outermost events of the backward pass that ``forward_id``
-    does not link to the forward pass. ``counted`` is False if this is all recurrent work of one
-    step, because nothing shows where a call begins.
-    """
-
-    form: str
+    form: str  # how the layers run, such as ``layer op``
     framework: str
     op: str
     library: str | None
     network: Network
     rank: int | None
     step: int | None
-    rows: tuple[int, ...]
-    backward: tuple[int, ...] = ()
-    counted: bool = True
+    rows: tuple[int, ...]  # outermost events of the forward pass
+    backward: tuple[int, ...] = ()  # outermost events that ``forward_id`` does not link
+    counted: bool = True  # False: all recurrent work of one step
 
 
 @dataclass(frozen=True)
 class Spent:
-    """The times of both passes of a call, and the number of ops or kernels of its forward pass.
+    """How long a call took, and how many ops or kernels it ran."""
 
-    A time is from the start of the first event to the end of the last one. Events are kernels and
-    copies, or host ops if the profile has no kernels and copies.
-    """
-
-    forward_ns: int | None
+    forward_ns: int | None  # from the first event's start to the last one's end
     backward_ns: int | None
-    ops: int | None
-    kernels: int | None
+    ops: int | None  # of the forward pass
+    kernels: int | None  # of the forward pass
 
 
 def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list[Spent]:
@@ -73,10 +63,7 @@ def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list
 
 
 def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
-    """Return the index of each event's call, once for forward and once for backward passes.
-
-    In profiles with device activities, only activities have a call.
-    """
+    """Return each event's call: an index for forward, one for backward passes."""
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")
     forward = np.full(len(events), NONE, dtype=np.int64)
     backward = forward.copy()
@@ -90,6 +77,7 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
     activity = events.is_kind(*ACTIVITY_KINDS)
     if not activity.any():
         return forward, backward
+    # in profiles with device activities, only activities have a call
     by_op = activity & (issuer != NONE)
 
     def with_activities(owner: Ints) -> Ints:
@@ -115,26 +103,19 @@ MOST_LOOPS = 64
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop with ``count`` repetitions, each of which runs all ``units`` once.
-
-    A unit is one direction of one layer. ``rows`` are the outermost events of the forward pass,
-    ``backward`` those of the backward pass. ``time_steps_certain``: each repetition is certainly
-    one time step. ``batch_varies``: some sequences end before others. ``next_matmul_inputs`` is the
-    input width of the next matmul after the loop. ``layer`` is the layer's name, if the loop runs
-    only one of its directions.
-    """
+    """A loop that runs all ``units`` (directions of layers) ``count`` times."""
 
     form: str
     op: str
     count: int | None
     units: tuple[Network, ...]
-    rows: Ints
-    backward: Ints
-    time_steps_certain: bool
-    batch_varies: bool = False
-    next_matmul_inputs: int | None = None
+    rows: Ints  # outermost events of the forward pass
+    backward: Ints  # outermost events of the backward pass
+    time_steps_certain: bool  # each repetition is one time step
+    batch_varies: bool = False  # some sequences end before others
+    next_matmul_inputs: int | None = None  # input width of the next matmul
     library: str | None = None
-    layer: str | None = None
+    layer: str | None = None  # its name, if only one direction runs
 
 
 def layer_loop(
@@ -142,15 +123,12 @@ def layer_loop(
     op: str,
     row: int,
     *,
-    units: int = 1,
+    units: int = 1,  # directions or layers, all with the sizes of ``network``
     backward: Sequence[int] = (),
     next_matmul_inputs: int | None = None,
     library: str | None = None,
 ) -> Loop:
-    """Return a ``Loop`` for one op that runs a whole layer.
-
-    The op runs ``units`` directions or layers, each with the sizes of ``network``.
-    """
+    """Return a ``Loop`` for one op that runs a whole layer."""
     return Loop(
         form=LAYER_OP,
         op=op,
@@ -170,7 +148,7 @@ def rank_and_step(events: EventTable, row: int) -> tuple[int | None, int | None]
 
 
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
-    """Yield one call per stack of layers; consecutive loops are joined to the largest stacks."""
+    """Yield one call per stack of layers, joining as many loops as possible."""
     first = 0
     while first < len(loops):
         for last in range(min(len(loops), first + MOST_LOOPS), first, -1):

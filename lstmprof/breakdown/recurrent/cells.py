@@ -16,8 +16,7 @@ from lstmprof.breakdown.recurrent.network import GATES, Network, Shape
 
 PRODUCT, SIGMOID, TANH, CELL, BOUNDARY = range(5)
 
-#: Cells by name, more precise names first. ``rnn`` is a layer with any cell: Flax's RNN, Keras's
-#: RNN and SimpleRNN, tf.nn.dynamic_rnn.
+#: Cells by name, more precise names first; ``rnn`` is a layer with any cell.
 _NAMES = (
     ("lstm", re.compile(r"(?i:lstm)")),
     ("gru", re.compile(r"(?i:(?<![a-z])gru(?![a-z]))|GRU")),
@@ -32,25 +31,20 @@ def layer_named(path: str) -> str | None:
 
 @dataclass(frozen=True)
 class Op:
-    """One op of a time step: matmul (PRODUCT), SIGMOID, TANH, or an op for a whole cell (CELL).
+    """One op of a time step: matmul (PRODUCT), SIGMOID, TANH or whole CELL."""
 
-    BOUNDARY is an op before or after a loop, such as ``stack``. ``weight`` is (inputs, outputs).
-    """
-
-    role: int
+    role: int  # BOUNDARY: an op before or after a loop, such as ``stack``
     data: Shape | None = None
-    weight: Shape | None = None
+    weight: Shape | None = None  # (inputs, outputs)
     dtype: str | None = None
 
 
 def cells_of(ops: Sequence[Op]) -> list[list[int]]:
-    """Divide ops into LSTM cells; return the indices in ``ops`` of each cell.
-
-    A cell ends with its second tanh.
-    """
+    """Divide ops into LSTM cells; return their indices in ``ops``."""
     cells: list[list[int]] = []
     cell: list[int] = []
     for index, op in enumerate(ops):
+        # a cell ends with its second tanh
         if op.role == PRODUCT and _is_whole([ops[at].role for at in cell]):
             cells.append(cell)
             cell = []
@@ -66,11 +60,7 @@ def _is_whole(roles: Sequence[int]) -> bool:
 
 
 def may_be_cell(ops: Sequence[Op]) -> bool:
-    """Return whether these ops may be an LSTM or GRU cell, not another layer with gates.
-
-    The matmuls' outputs must be at least 3 (GRU) or 4 (LSTM) times as wide as the state; a highway
-    layer's are only twice as wide. Without recorded widths, a second sigmoid or tanh is required.
-    """
+    """Return whether ops may be an LSTM or GRU cell, not another gated layer."""
     roles = [op.role for op in ops]
     weights = [op.weight for op in ops if op.role == PRODUCT]
     widths = [op.data[-1] for op in ops if op.role == TANH and op.data]
@@ -78,15 +68,13 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
     hidden = min(widths, default=0)
     if None in weights or not hidden:
         return lstm or roles.count(SIGMOID) > 1
+    # a highway layer's matmuls are only twice as wide as the state
     outers = [weight[1] for weight in weights if weight and weight[1] % hidden == 0]
     return sum(outers) >= GATES["lstm" if lstm else "gru"] * hidden
 
 
 def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
-    """Return one direction of a layer, from the ops of one of its cells.
-
-    ``named`` is the kind of cell in a name of the profile, such as ``lstm``.
-    """
+    """Return one direction of a layer, from the ops of one of its cells."""
     tanhs = [op for op in ops if op.role == TANH]
     weights = [op.weight for op in ops if op.role == PRODUCT]
     dtype = next((op.dtype for op in ops if op.role == PRODUCT), None)
@@ -132,12 +120,7 @@ def input_width(weights: Sequence[Shape | None], hidden: int, gates: int) -> int
 
 
 def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Network:
-    """Return the LSTM or GRU cell that fits the weights of a time step, if only one fits.
-
-    If all shapes are equal, the matmuls may be a stack of Linear layers, so only the layer's name
-    shows a cell. Haiku's GRU has one matmul for x, one for two gates of h, and one for the third
-    gate.
-    """
+    """Return the only LSTM or GRU cell that fits the weights of a time step."""
     fitting = []
     for cell in (named,) if named in GATES else ("lstm", "gru"):
         gates = GATES[cell]
@@ -145,6 +128,7 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
             outers = {outer for _, outer in weights}
             parts = [(hidden, hidden), (hidden, 2 * hidden)]
             x_alone = [w for w in weights if w not in parts]
+            # Haiku's GRU: one matmul for x, one for two gates of h, one for the third
             if cell == "gru" and len(weights) == 3 and sorted({*weights} - {*x_alone}) == parts:
                 if x_alone[0][1] == gates * hidden:
                     fitting.append((cell, hidden, x_alone[0][0]))
@@ -159,6 +143,7 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
                 and len(x_weights) == per_input
                 and len({w[0] for w in x_weights}) == 1
             )
+            # equal shapes may be Linear layers, so only a name shows a cell
             alike = (
                 len(h_weights) == 2 * per_input
                 and not x_weights
@@ -173,19 +158,17 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
 
 
 def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
-    """Return the cell that fits its weights and ``hidden``, the width of its tanh.
-
-    The cell is an LSTM that joins x and h, or a cell whose matmul reads only h, because one earlier
-    matmul multiplied x for all time steps.
-    """
+    """Return the cell that fits its weights and the width of its tanh."""
     inner, outer = weights[0]
     gates = outer * len(weights) / hidden
+    # an earlier matmul multiplied x for all time steps
     if len(weights) == 1 and inner == hidden and gates in (GATES["lstm"], GATES["gru"]):
         return Network("lstm" if gates == GATES["lstm"] else "gru", hidden=hidden)
     if len(set(weights)) > 1 or gates != GATES["lstm"] or inner <= hidden:
         return Network()
     if len(weights) > 1 and outer != hidden:
         return Network()
+    # x and h are joined
     return Network("lstm", inputs=inner - hidden, hidden=hidden)
 
 

@@ -41,34 +41,26 @@ JAX = "JAX, rnn_kernels.cc at 176dd925"
 LSTM, GRU, RNN_TANH, RNN_RELU = MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = "float16", "bfloat16", "float32", "float64"
 
-#: Cell → largest number of hidden units (forward pass, backward pass) with which PyTorch requests
-#: cuDNN's kernel for few hidden units. Source: ``use_rnn_persist_small_h``.
+#: Cell → most hidden units (forward, backward) of cuDNN's small kernel in PyTorch. Source:
+#: ``use_rnn_persist_small_h``.
 SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_RELU: (384, 256)}
-#: The persistent static kernel needs at most this many hidden units, and multiples of ``TILE`` for
-#: hidden units and inputs. Source: ``use_persist_common_heuristics``.
+#: Persistent static kernel: most hidden units, and the factor of its sizes. Source:
+#: ``use_persist_common_heuristics``.
 MOST_HIDDEN, TILE = 1024, 128
-#: Limits of the persistent static kernel on compute capability 8.0 and later. Source:
-#: ``use_persist_device_heuristics``.
+#: On compute capability 8.0 and later. Source: ``use_persist_device_heuristics``.
 MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
-#: (fewest time steps, largest batch size) of the persistent static kernel on compute capability 7.x
-#: except 7.5; PyTorch never requests it there for the batch sizes ``_VOLTA_SLOW``.
+#: On compute capability 7.x, except 7.5: (fewest time steps, largest batch size).
 _VOLTA_STEPS = ((10, 32), (20, 96), (40, 128))
 _VOLTA_SLOW = (80, 112)
-#: On compute capability 8.0 and later, plain RNN cells (tanh, relu) get no persistent kernel if
-#: both the batch size and the hidden units reach these.
+#: From both sizes on, plain RNN cells get no persistent kernel (compute capability 8.0 and later).
 _PLAIN_BATCH, _PLAIN_HIDDEN = 96, 896
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A recurrent layer as a framework passes it to cuDNN; a field is None if unknown.
+    """A recurrent layer as a framework passes it to cuDNN (None: unknown)."""
 
-    ``framework``: torch, tensorflow, jax, or cudnn (no framework). ``op``: TensorFlow's op, such as
-    CudnnRNNV3. ``packed``: sequences of different lengths. ``projection``: width of the projected
-    output, or 0.
-    """
-
-    framework: str | None = None
+    framework: str | None = None  # torch, tensorflow, jax or cudnn (no framework)
     mode: str | None = LSTM
     dtype: str | None = None
     time_steps: int | None = None
@@ -77,16 +69,16 @@ class Layer:
     hidden: int | None = None
     layers: int | None = None
     directions: int | None = None
-    packed: bool | None = None
-    projection: int | None = None
-    op: str | None = None
+    packed: bool | None = None  # sequences of different lengths
+    projection: int | None = None  # width of the projected output, or 0
+    op: str | None = None  # TensorFlow's op, such as CudnnRNNV3
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU or MIG slice; ``sm`` is 80 for compute capability 8.0."""
+    """A GPU or MIG slice."""
 
-    sm: int | None = None
+    sm: int | None = None  # 80: compute capability 8.0
     multiprocessors: int | None = None
 
 
@@ -101,15 +93,11 @@ def gpu_of(facts: DeviceFacts | None) -> Gpu:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a framework does not request ``algorithm``.
-
-    ``needs`` has one phrase per unmet condition, such as "use 20 time steps or more … (this layer
-    has 10)".
-    """
+    """Why a framework does not request ``algorithm``."""
 
     algorithm: str
     condition: str
-    needs: tuple[str, ...]
+    needs: tuple[str, ...]  # one phrase per unmet condition, such as "use 20 time steps"
 
     @property
     def need(self) -> str:
@@ -119,14 +107,11 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Choice:
-    """The algorithm that a framework requests from cuDNN, and why it requests no other.
-
-    ``unknown`` names the fact that the choice depends on, if ``algorithm`` is None.
-    """
+    """The algorithm that a framework requests from cuDNN, and why no other."""
 
     algorithm: str | None
     refusals: tuple[Refusal, ...]
-    unknown: str | None
+    unknown: str | None  # the fact that the choice depends on
     source: str
 
     def refusal_of(self, algorithm: str) -> Refusal | None:
@@ -135,7 +120,7 @@ class Choice:
 
 
 def algorithm(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
-    """Return the algorithm that the framework requests for the forward or the backward pass."""
+    """Return the algorithm that the framework requests for one pass."""
     if layer.framework == "torch":
         return _by_torch(layer, gpu, forward)
     if layer.framework == "tensorflow":
@@ -149,16 +134,12 @@ def algorithm(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition for an algorithm, and what to change to meet it.
-
-    ``facts`` are the names of the values that ``holds`` gets. ``need`` is a phrase with places
-    for values, such as ``{batch}``.
-    """
+    """A condition for an algorithm, and what to change to meet it."""
 
     name: str
-    facts: tuple[str, ...]
+    facts: tuple[str, ...]  # names of the values that ``holds`` gets
     holds: Callable[..., bool]
-    need: str
+    need: str  # phrase with places such as ``{batch}``
 
 
 _CAPABILITY = ("compute capability",)
@@ -324,7 +305,7 @@ def _by_torch(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
 
 
 def _facts(layer: Layer, gpu: Gpu, forward: bool) -> dict[str, Any]:
-    """Return the values on which PyTorch's conditions depend; None if unknown."""
+    """Return the values on which PyTorch's conditions depend."""
     small_hidden = SMALL_HIDDEN.get(layer.mode or "")
     return {
         **{name.replace("_", " "): value for name, value in vars(layer).items()},
@@ -363,10 +344,7 @@ def _always_standard(caller: str, source: str) -> Choice:
     return Choice(STANDARD, (Refusal(STATIC, "caller", (need,)),), None, source)
 
 
-#: Kernel names → possible algorithms; the first match counts. Source: published profiles.
-#: RNN_blockPersist_fp_LSTM_HMMA ran for 128 hidden units on an A10, and RNN_blockPersist_bp_GRU ran
-#: on an A100; PyTorch requests the static kernel for neither. RNN_persist_fp ran with Volta's
-#: float16 matmuls. persistRNN_addBias ran with either kernel.
+#: Kernel names → possible algorithms, from published profiles; the first match counts.
 _ALGORITHMS_OF_KERNELS = (
     (re.compile(r"(?i)RNN_?blockPersist"), (SMALL_H,)),
     (re.compile(r"(?i)RNN_persist"), (STATIC, DYNAMIC)),

@@ -39,8 +39,7 @@ from lstmprof.runs.fields import Peaks
     "wavefront over layers",
     "persistent kernel",
 )
-#: Most matmuls per cell if gates are combined (one matmul for x, one for h), and if x and h are
-#: combined, too. Some matmuls are outside of cells, so the limits are above 2 and 1.
+#: Most matmuls per cell with combined gates (2), and with x and h combined (1), plus some outside.
 _TWO, _ONE = 2.5, 1.5
 #: Elements per hidden unit that a cell's elementwise work moves: gates read + states read + states
 #: written.
@@ -50,13 +49,9 @@ _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 @dataclass(frozen=True)
 class Work:
-    """Matmuls and elementwise work in the forward pass of a call, with their times.
+    """A call's forward pass: its matmuls and elementwise work, with times."""
 
-    ``cells`` is time steps × layers × directions. ``persistent``: one kernel computes all time
-    steps.
-    """
-
-    cells: int
+    cells: int  # time steps × layers × directions
     layers: int
     products: int
     pointwise: int
@@ -64,7 +59,7 @@ class Work:
     pointwise_ns: int
     length_ns: int
     streams: int = 1
-    persistent: bool = False
+    persistent: bool = False  # one kernel computes all time steps
 
     @property
     def gap_ns(self) -> float:
@@ -88,22 +83,15 @@ class Work:
 
 @dataclass(frozen=True)
 class Standing:
-    """The last optimization that a layer's forward pass has, and the next one.
-
-    ``saves_ns`` is the least time per pass that the next one saves: ops or kernels that become
-    unnecessary, and the gaps before them.
-    """
+    """The last optimization that a forward pass has, and the next one."""
 
     rung: str
     missing: str | None
-    saves_ns: int | None
+    saves_ns: int | None  # least time per pass that the next one saves
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:
-    """Return how far a forward pass is optimized.
-
-    ``floor_ns``, the least possible time of the pass, shows what the last optimization saves.
-    """
+    """Return how far a forward pass is optimized."""
     if work.persistent:
         return Standing(PERSISTENT, None, None)
     if not work.cells or not work.products or not work.pointwise:
@@ -132,11 +120,7 @@ def _saves(work: Work, missing: str, floor_ns: float | None) -> int | None:
 
 
 def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -> float | None:
-    """Return the least time of a pass: time steps × (recurrent matmul + elementwise work).
-
-    This assumes the measured peak rates and weights that are read once. Directions run in parallel,
-    and each layer runs one time step behind the layer below.
-    """
+    """Return the least time of a pass at the device's measured peak rates."""
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")
     sizes = (network.time_steps, network.batch, network.hidden, network.layers)
@@ -148,17 +132,14 @@ def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -
     steps, batch, hidden, layers = (value or 0 for value in sizes)
     product = 2 * batch * gates * hidden * (network.projection or hidden) / rate
     pointwise = batch * hidden * moved * size / copied
+    # directions run in parallel; each layer is one time step behind the layer below
     return (steps + layers - 1) * (product + pointwise) * 1e9 * (2 if backward else 1)
 
 
 def works(
     events: EventTable, calls: Sequence[Call], forward: Ints, persistent: Sequence[bool]
 ) -> list[Work | None]:
-    """Count and time the matmuls and elementwise ops in each call's forward pass.
-
-    A call gets None if its number of cells or layers is unknown, or if it is not ``counted``.
-    ``forward`` has the index of each event's call.
-    """
+    """Count and time the matmuls and elementwise ops of each forward pass."""
     if not events.is_kind(*ACTIVITY_KINDS).any():
         forward = np.where(computing(events), forward, NONE)
     gemm = events.is_one_of("category", "gemm") | events.is_one_of("family", "gemm")

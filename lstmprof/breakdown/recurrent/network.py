@@ -30,25 +30,20 @@ _KNOWN_DTYPES = re.compile(r"(?:b?float|u?int)\d+")
 
 @dataclass(frozen=True)
 class Network:
-    """One recurrent layer, or a stack of layers; a field is None if the profile lacks its value.
-
-    ``hidden``: units per layer and direction. ``inputs``: input width of the first layer. ``rows``:
-    time steps of all sequences (batch·time, or the sum of the lengths if packed). ``cells``: time
-    steps·layers·directions.
-    """
+    """One recurrent layer, or a stack of layers (None: unknown)."""
 
     cell: str | None = None
     time_steps: int | None = None
     batch: int | None = None
-    inputs: int | None = None
-    hidden: int | None = None
+    inputs: int | None = None  # width of the first layer's input
+    hidden: int | None = None  # per layer and direction
     layers: int | None = None
     directions: int | None = None
     dtype: str | None = None
     packed: bool | None = None
     projection: int | None = None
-    rows: int | None = None
-    cells: int | None = None
+    rows: int | None = None  # time steps of all sequences
+    cells: int | None = None  # time steps × layers × directions
 
     @property
     def units(self) -> int | None:
@@ -58,11 +53,7 @@ class Network:
         return self.layers * self.directions
 
     def flops(self, *, backward: bool) -> int | None:
-        """Return the floating-point operations of the matmuls of one forward pass, or both passes.
-
-        The gradients of the first layer's inputs and of the initial state are left out, because not
-        every program needs them. ``diagnose.roofline.work`` explains the terms in a table.
-        """
+        """Count the floating-point operations of the matmuls of one or both passes."""
         gates, width = GATES.get(self.cell or ""), self.projection or self.hidden
         if None in (gates, self.rows, self.hidden, self.inputs, self.units) or not gates:
             return None
@@ -75,6 +66,7 @@ class Network:
         forward = into + layers * back
         count = forward
         if backward:
+            # not every program needs the gradients of the inputs and of the initial state
             to_inputs = (layers - 1) * above
             to_states = layers * per_row * max(rows - (self.batch or 0), 0) * width
             count += into + layers * back + to_inputs + to_states
@@ -84,11 +76,7 @@ class Network:
 def stack(
     units: Sequence[Network], *, side_by_side: bool = False, one_op: bool = False
 ) -> Network | None:
-    """Return the network of ``units``, if they form one stack of layers in execution order.
-
-    ``side_by_side``: the next op reads the joined outputs of two units. ``one_op``: one op ran all
-    units, so two units are never two calls of one layer.
-    """
+    """Join ``units`` to one stack of layers, if they form one."""
     first = units[0]
     alike = {(u.cell, u.time_steps, u.batch, u.hidden, u.dtype, u.projection) for u in units}
     if len(units) == 1:
@@ -132,16 +120,13 @@ def dtype_named(name: str | None) -> str | None:
 
 
 def by_length(network: Network, units: int, length: int | None) -> Network:
-    """Add the cell, layers and directions that fit the network's number of weights.
-
-    ``length`` counts all weights and biases, and ``units`` is layers × directions. Each unit has
-    two matrices and two biases per gate, as in cuDNN.
-    """
+    """Add the cell, layers and directions that fit the number of weights."""
     hidden, inputs = network.hidden, network.inputs
     if units == 1:
         network = replace(network, layers=1, directions=1)
     if hidden is None or inputs is None or length is None:
         return network
+    # as in cuDNN: two matrices and two biases per gate
     fitting = set()
     for cell, gates in ((c, g) for c, g in GATES.items() if network.cell in (None, c)):
         for directions in (1, 2):

@@ -42,10 +42,7 @@ __all__ = [
 def what_if(
     breakdown: Breakdown, rank_device: tuple[int | None, int | None], changes: Sequence[Change]
 ) -> list[Prediction]:
-    """Predict the step of a rank and device, without disturbances, for each of ``changes``.
-
-    The step of median length is replayed.
-    """
+    """Predict a device's median step for each of ``changes``."""
     if breakdown.has_clean:
         clean = breakdown.clean(*rank_device)
         return predictions(clean.events, median_step(clean.windows), changes)

@@ -84,8 +84,7 @@ def texts_at(events: EventTable, column: str, rows: Ints, mask: Flags) -> pa.Arr
     return pa.array(values, pa.string()).take(pa.array(code, pa.int64(), mask=code < 0))
 
 
-#: Ops that make one view of a tensor and compute nothing. Ops that make several views are left out,
-#: because the next op may use only one of them. Source: PyTorch's "Tensor Views".
+#: Ops that make one view of a tensor and compute nothing. Source: PyTorch's "Tensor Views".
 VIEWS = frozenset(
     {
         *("_reshape_alias", "_unsafe_view", "alias", "as_strided", "detach", "diagonal"),
@@ -157,31 +156,26 @@ class Calls:
         return self._with_views(self.named(*VALUE_READS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
-        """Mark the events that vanish if ``work`` is not done.
-
-        With ``reads``, views right before these events vanish, too.
-        """
+        """Mark the events that vanish if ``work`` is not done."""
         vanished = work
         for _ in range(_MOST_ROUNDS):
             before = int(vanished.sum())
             vanished = self._with_around(self._with_nodes(self._with_around(vanished)))
+            # views right before these events
             vanished = self._with_views(vanished) if reads else vanished
             if int(vanished.sum()) == before:
                 break
         return vanished
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Mark the events that sum gradients of slices such as ``x[t]``, and the slicing ops.
-
-        For each slice, autograd fills a tensor as large as the sliced one, so the time is quadratic
-        in the number of slices. The copies of the slices' gradients are not marked.
-        """
+        """Mark the ops that sum gradients of slices ``x[t]``, and the slicing ops."""
         names = self.events.where_name(_SLICE_GRADIENTS.search)
         engine = self.is_call & names
         sums = np.flatnonzero(self.sums())
         sums = sums[engine[self.parent[sums]]]
         summed = np.zeros(len(engine), dtype=np.bool_)
         summed[self.parent[sums]] = True
+        # autograd fills a whole tensor for each slice, so the time is quadratic
         vanished = self._beneath(summed)
         copies = self.is_call & self.events.is_one_of("name", "aten::copy_")
         made = np.zeros(len(engine), dtype=np.bool_)
@@ -222,7 +216,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, vanished: Flags) -> Flags:
-        """Add the autograd nodes of the vanished ops, and autograd's ranges that are left empty."""
+        """Add the autograd nodes of vanished ops, and ranges that become empty."""
         nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         vanished = vanished | self._beneath(nodes & ~engine)

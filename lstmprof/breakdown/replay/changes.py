@@ -67,11 +67,7 @@ def without_casts(graph: StepGraph) -> ReplayTimes:
 
 
 def without_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove copies between host and device or within one, and calls that nobody needs then.
-
-    Copies inside an op that computes something else stay, and so do copies of gradients by autograd
-    (``without_backward_copies`` removes them).
-    """
+    """Remove copies between host and device or within one."""
     calls = graph.calls
     copies = calls.work_of_category("transfer", "layout")
     return _without(graph, calls.without(copies & ~calls.work_of_autograd(copies)))
@@ -88,7 +84,7 @@ def without_copying(graph: StepGraph) -> ReplayTimes:
 
 
 def without_backward_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove copies by which autograd joins gradients of ``chunk``'s parts, or changes a layout."""
+    """Remove the copies that autograd makes of gradients."""
     calls = graph.calls
     copies = calls.work_of_category("transfer", "layout")
     return _without(graph, calls.without(calls.work_of_autograd(copies)))
@@ -101,14 +97,10 @@ def without_zero_fills(graph: StepGraph) -> ReplayTimes:
 
 
 def without_slice_backward(graph: StepGraph) -> ReplayTimes:
-    """Let gradients of slices be copied to their place in one tensor, as ``unbind`` does.
-
-    Autograd fills a tensor with zeros for each slice, copies the gradient into it, and adds up
-    these tensors; only the copies stay. In the forward pass, ``unbind`` calls the slicing op, too,
-    so only the Python that calls this op takes no time.
-    """
+    """Copy gradients of slices to their place in one tensor, as ``unbind`` does."""
     vanished, slices = graph.calls.slices()
     times = _without(graph, vanished)
+    # ``unbind`` calls the slicing op, too, so only the Python that calls it vanishes
     ways = _refer_to(graph, "call_id", slices) & _flags(graph.segments, "call_overhead")
     return replace(times, segment_ns=np.where(ways, 0, times.segment_ns))
 
@@ -130,11 +122,7 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
 
 
 def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
-    """Return the segments' times without ``vanished`` calls and the Python that only makes them.
-
-    If the Python before a call does more, the median time of Python that only makes a call is
-    subtracted.
-    """
+    """Return segment times without ``vanished`` calls and their Python."""
     spent, segments = graph.spent_ns, graph.segments
     vanish = _refer_to(graph, "call_id", vanished)
     before = _refer_to(graph, "then_id", vanished)
@@ -143,6 +131,7 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
     rest_ns = np.where(vanish, 0, spent)
     for number in np.unique(thread[before & ~ways & ~vanish]):
         members = thread == number
+        # Python that does more is only shortened by the usual time of a call
         usual = int(np.median(spent[members & ways])) if (members & ways).any() else 0
         long = members & before & ~ways & ~vanish
         rest_ns[long] = np.maximum(spent[long] - usual, 0)
@@ -150,17 +139,13 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
 
 
 def _refer_to(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
-    """Mark the rows of ``table`` (default: segments) that name a marked event in ``column``."""
+    """Mark the rows of ``table`` that name a marked event in ``column``."""
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
 
 
 def without_syncs(graph: StepGraph) -> ReplayTimes:
-    """Let waits for the device take no time, except after the last launch.
-
-    Blocking copies become asynchronous. Ops with which the host reads a value (``VALUE_READS``)
-    take no time; they are all that changes if the host launches nothing.
-    """
+    """Let waits for the device take no time, except after the last launch."""
     times, segments, syncs = unchanged_times(graph), graph.segments, graph.syncs
     copies = syncs.filter(pc.equal(syncs.column("scope"), "copy")).column("event_id")
     copies = copies.combine_chunks()
@@ -170,6 +155,7 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
     last = int(start[launches].max(initial=graph.window.start_ns))
     waiting |= _in(segments, "state", "sync")
     asking = _refer_to(graph, "call_id", graph.calls.value_reads())
+    # ops that read a value are all that changes if the host launches nothing
     free = (waiting | asking) & (start < last) | asking & (not launches.any())
     spent = np.where(free, 0, times.segment_ns)
     return replace(times, segment_ns=spent, sync_waits=syncs.column("start_ns").to_numpy() >= last)
@@ -260,11 +246,7 @@ ERRORS: Mapping[str, Error] = {
 
 
 def compiled(graph: StepGraph) -> ReplayTimes:
-    """Forecast the step with its forward and backward pass compiled.
-
-    Python and dispatch take no time there, launches have no latency, and consecutive elementwise
-    ops are fused. What a compiler adds, such as guards, is not included.
-    """
+    """Forecast the step with its forward and backward pass compiled."""
     times, inside = unchanged_times(graph), _inside(graph)
     idle = graph.segments.column("category").is_null().to_numpy()
     free = inside & idle & _in(graph.segments, "state", "python", "dispatch")
@@ -276,6 +258,7 @@ def compiled(graph: StepGraph) -> ReplayTimes:
     fused = activities & _in(graph.activities, "category", *_POINTWISE)
     streams = graph.activities.column("stream").fill_null(NONE).to_numpy()
     every = np.ones(len(streams), dtype=np.bool_)
+    # what a compiler adds, such as guards, is not included
     return replace(
         times,
         segment_ns=_fused(spent, threads, computes, pointwise),
@@ -285,12 +268,8 @@ def compiled(graph: StepGraph) -> ReplayTimes:
 
 
 def as_layer_op(recurrent_share: float, gemm_factor: float) -> Change:
-    """Return a change that forecasts the step with one op per recurrent layer.
-
-    Besides what ``compiled`` assumes, copies, casts, memsets and autograd's sums take no time.
-    Matmuls that need no earlier time step run ``gemm_factor`` times as fast; the others have the
-    share ``recurrent_share`` of the operations (``verdict.what_ifs``).
-    """
+    """Return a change that forecasts one op per recurrent layer."""
+    # matmuls that need no earlier time step run ``gemm_factor`` times as fast
     scale = recurrent_share + (1 - recurrent_share) / gemm_factor
 
     def change(graph: StepGraph) -> ReplayTimes:
@@ -314,7 +293,7 @@ def _layer_ns(table: pa.Table, spent_ns: Ints, inside: Flags, scale: float) -> I
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Mark the segments in the forward or backward pass, and the Python that only calls its ops."""
+    """Mark the segments in a pass, and the Python that only calls its ops."""
     in_call = graph.segments.column("call_id").is_valid().to_numpy()
     call_inside = _refer_to(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
     return np.where(in_call, call_inside, _in(graph.segments, "phase", *_PASSES))
@@ -327,11 +306,7 @@ def _activities_inside(graph: StepGraph) -> Flags:
 
 
 def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints:
-    """Return the times of all ops if each chain of ops were one fused op.
-
-    A chain is consecutive ``chained`` ops of one ``queue`` (thread or stream). A chain of n ops
-    saves n − 1 times the time of its shortest op.
-    """
+    """Return the times of all ops if each chain of ops were one fused op."""
     fused_ns = spent_ns.copy()
     rows = np.flatnonzero(computes)
     rows = rows[np.argsort(queue[rows], kind="stable")]
@@ -340,6 +315,7 @@ def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints
     )
     for members in np.split(rows, runs[1:]) if len(rows) else []:
         if chained[members[0]] and len(members) > 1:
+            # a chain of n ops saves n − 1 times the time of its shortest op
             least = int(spent_ns[members].min())
             fused_ns[members[1:]] -= least
     return fused_ns

@@ -116,8 +116,7 @@ def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
     return CriticalPath(step_graph(events, window))
 
 
-#: A node of the path: (True for an activity or False for a host segment, its index, the ns of the
-#: segment that are on the path, or None for all of it).
+#: (is it an activity, its index, ns of a host segment that are on the path; None: all of it).
 _Node = tuple[bool, int, int | None]
 #: What runs in an interval of the path: (whether it is an activity, its index), or a cause of idle
 #: time.
@@ -191,7 +190,7 @@ class _Walk:
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
-        """Return whether ``node`` was replayed before ``than``; the walk visits only such nodes."""
+        """Return whether ``node`` was replayed before ``than``."""
         on_device, number, offset_ns = node
         if offset_ns is not None:  # a segment starts when the one before it was replayed
             number = self._hosts.previous[number]

@@ -38,13 +38,9 @@ class Positions:
 
 @dataclass(frozen=True)
 class Activities:
-    """What activities waited for; each starts when all its conditions are met.
+    """What activities waited for; each starts when all conditions are met."""
 
-    It starts ``latency_ns`` after ``launched``, ``gap_ns`` after ``same_stream`` ended, and
-    ``delay_ns`` after ``other_stream`` ended.
-    """
-
-    launched: Positions
+    launched: Positions  # the activity starts ``latency_ns`` after it
     latency_ns: Ints
     same_stream: Ints  # the previous activity of the same stream, or NONE
     gap_ns: Ints
@@ -54,27 +50,19 @@ class Activities:
 
 @dataclass(frozen=True)
 class Sync:
-    """The last segment of a runtime call that waits for activities.
-
-    The call returns ``cost_ns`` after its start or ``return_ns`` after the last awaited activity,
-    whichever is later.
-    """
+    """The last segment of a runtime call that waits for activities."""
 
     number: int  # row in the graph's table ``syncs``
     awaited: list[int]
-    cost_ns: int
-    return_ns: int
+    cost_ns: int  # least time from the call's start to its return
+    return_ns: int  # from the last awaited activity's end to the return
 
 
 @dataclass(frozen=True)
 class Dependencies:
-    """What each segment, activity and sync waited for.
+    """What each segment, activity and sync waited for."""
 
-    ``order`` lists all segments (by index) and activities (−1 − index), each after what it waited
-    for.
-    """
-
-    order: list[int]
+    order: list[int]  # segments (index) and activities (−1 − index), each after what it waited for
     previous: Ints  # per segment: the previous one of its thread
     waits_for: Positions  # per segment: an awaited point on another thread
     activities: Activities
@@ -188,7 +176,7 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, chosen: Flags, group: Ints) -> Ints:
-    """Return, for each of ``ns``, the least ``chosen`` value of its group; 0 if there is none."""
+    """Return for each value the least ``chosen`` value of its group (0: none)."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[chosen], ns[chosen])

@@ -49,13 +49,13 @@ class HostSegments:
 
 @dataclass(frozen=True)
 class _Innermost:
-    """The segments of all threads; those in the mask ``patient`` may wait for another thread."""
+    """The segments of all threads."""
 
     thread: Ints
     start_ns: Ints
     end_ns: Ints
     row: Ints
-    patient: Flags
+    patient: Flags  # whether it may wait for another thread
 
     def may_wait(self, outer: Ints, inner: Ints) -> Flags:
         """Return whether each segment ``outer`` contains, and may wait for, ``inner``."""
@@ -68,10 +68,7 @@ class _Innermost:
 def host_segments(
     events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
 ) -> HostSegments:
-    """Return the segments of all threads of a rank.
-
-    ``patient`` is a mask of the events in which a thread may wait for another thread.
-    """
+    """Return the segments of all threads of a rank."""
     threads = list(_innermost_by_thread(events.select(_READ), window, rows, thread))
     row = np.concatenate([segments.owner for segments in threads] or [np.empty(0, dtype=np.int64)])
     segments = _Innermost(
@@ -108,7 +105,7 @@ def _innermost_by_thread(
 def _thread_segments(
     segments: _Innermost, at_work: Segments, number: int, window: Window
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Return the segments of a thread as columns: thread, start, end, event row, awaited thread."""
+    """Return the segments of a thread, as columns."""
     rows = np.flatnonzero(segments.thread == number)
     bounds = [segments.start_ns[rows], segments.end_ns[rows], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
@@ -123,6 +120,7 @@ def _thread_segments(
     new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(inner)) - 1
+    # thread, start, end, event row, awaited thread
     return (
         np.full(len(first), number, dtype=np.int64),
         borders[first],
@@ -180,17 +178,14 @@ SEGMENTS = schema(
 
 @dataclass(frozen=True)
 class StepGraph:
-    """One step as tables of host segments, device activities and syncs.
-
-    ``spent_ns`` is the time of each segment in a replay, which a change may shorten.
-    """
+    """One step as tables of host segments, device activities and syncs."""
 
     window: Window
     segments: pa.Table
     activities: pa.Table
     syncs: pa.Table
     calls: Calls
-    spent_ns: Ints
+    spent_ns: Ints  # time of each segment in a replay, which a change may shorten
 
 
 def step_graph(events: EventTable, window: Window) -> StepGraph:

@@ -158,7 +158,7 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return, per activity, the activity that it waited for, and the call that made it wait."""
+        """Return the activity that each one waited for, and the call that caused it."""
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
@@ -172,12 +172,10 @@ class Streams:
         return after, caller
 
     def _first_blocked(self, call: int) -> int | None:
-        """Return the first activity after the runtime call ``call`` on the stream that it blocks.
-
-        If the profile does not name the stream, the next activity of the call's thread counts.
-        """
+        """Return the first activity that ``StreamWaitEvent`` blocks."""
         step = self.step
         index = self.reported.get(int(step.correlation[call]))
+        # if the profile does not name the stream, the thread's next activity counts
         by_thread = self._launched.get(int(step.thread[call]))
         later = self._called.get(index) if index is not None else by_thread
         return None if later is None else later.first_from(int(step.end_ns[call]))

@@ -30,7 +30,7 @@ from lstmprof.events.threads import thread_ids
 
 @dataclass(frozen=True)
 class Replay:
-    """When host segments and activities run in a replay, and the length of the replayed step."""
+    """When segments and activities run in a replay, and how long it takes."""
 
     length_ns: int
     segment_start_ns: Ints
@@ -102,7 +102,7 @@ class Hosts:
         return self.opens if previous == NONE else self.end[previous]
 
     def instant(self, segment: int, offset_ns: int) -> int:
-        """Return when the replay reaches the point ``offset_ns`` after the start of ``segment``."""
+        """Return when the replay reaches a point in ``segment``."""
         observed_ns = self.observed_ns[segment]
         if offset_ns >= observed_ns:
             return self.end[segment]
@@ -110,10 +110,7 @@ class Hosts:
 
 
 class Streams:
-    """The streams of one replay; lists have one entry per activity.
-
-    A vanished activity ends when the activity before it on its stream ends.
-    """
+    """The streams of one replay; lists have one entry per activity."""
 
     def __init__(self, graph: StepGraph, times: ReplayTimes, rows: Activities) -> None:
         latency_ns = np.where(times.instant, np.minimum(rows.latency_ns, 0), rows.latency_ns)
@@ -213,10 +210,7 @@ def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -
 def retimed(
     events: EventTable, graph: StepGraph, replay: Replay
 ) -> tuple[EventTable, list[Window]]:
-    """Move ``events`` to the times of ``replay``, and return the replayed step, too.
-
-    Events before the step keep their times; events after it keep their distance from its end.
-    """
+    """Move ``events`` to the times of ``replay``, and return its step, too."""
     window, thread = graph.window, thread_ids(events)
     closes = window.start_ns + replay.length_ns
     start, end = events.start_ns, events.end_ns
@@ -225,6 +219,7 @@ def retimed(
     begun, runs_on = start[activities] < window.start_ns, end[activities] > window.end_ns
     moved = []
     for at in (start, end):
+        # events after the step keep their distance from its end
         new = np.where(at >= window.end_ns, at - window.end_ns + closes, at)
         new[host] = _moved(graph, replay, thread[host], at[host])
         moved.append(new)
@@ -239,16 +234,14 @@ def retimed(
 
 
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
-    """Mark the events that keep a duration: launch calls, and innermost events.
-
-    All other events in the step lose their duration, so that none can become innermost.
-    """
+    """Mark the events that keep a duration: launch calls, and innermost events."""
     window = graph.window
     outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
     lasts = pa.array(replay.segment_end_ns > replay.segment_start_ns)
     spent = graph.segments.column("event_id").filter(lasts).drop_null().to_numpy()
     launches = graph.activities.column("launch_id").drop_null().to_numpy()
     event_id = events.ints("event_id", -1)
+    # other events in the step lose theirs, so that none can become innermost
     return np.asarray(outside | np.isin(event_id, np.concatenate([spent, launches])), np.bool_)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """The data from which tables are computed; ``made`` caches finished tables."""
+    """The data from which tables are computed."""
 
     def __init__(
         self,
@@ -59,17 +59,14 @@ class Source:
     def for_each_rank(
         self, make: Callable[[EventTable, list[Window]], pa.Table], columns: Sequence[str]
     ) -> pa.Table:
-        """Compute a table rank by rank, which limits memory.
-
-        ``make`` also gets a few events of other ranks, so that each thread has the number that it
-        has in the whole profile.
-        """
+        """Compute a table rank by rank, which limits memory."""
         events = self._events
         ranks = event_types(events).ranks.tolist() if isinstance(events, Packed) else []
         if not isinstance(events, Packed) or len(ranks) < 2:
             return make(self.events(columns), self.windows)
         tables = []
         for rank in (None if number < 0 else number for number in ranks):
+            # with a few events of other ranks, each thread keeps its number
             part = events.table(columns, rows_of_ranks(events, [rank]))
             table = make(part, [window for window in self.windows if window.rank == rank])
             own = pc.field("rank").is_null() if rank is None else pc.field("rank") == rank
@@ -98,23 +95,18 @@ Make = Callable[[Source, Sequence[str]], pa.Table]
 
 @dataclass(frozen=True)
 class TableKind:
-    """A table: its meaning, its columns, and how it is computed, sorted and shown.
-
-    ``make`` needs the event columns ``reads`` and the tables ``joined``. ``needs_files``: it also
-    reads other files of the run, and ``record`` tells users how to record them. ``order`` are the
-    columns to sort by (``-``: descending). A terminal shows only ``shown``.
-    """
+    """A table: its meaning, its columns, and how it is computed and shown."""
 
     name: str
     meaning: str
     columns: tuple[Column, ...]
-    order: tuple[str, ...]
-    shown: tuple[str, ...]
+    order: tuple[str, ...]  # columns to sort by (``-``: descending)
+    shown: tuple[str, ...]  # columns in a terminal
     make: Make
-    reads: tuple[str, ...] = ()
-    joined: tuple[str, ...] = ()
-    needs_files: bool = False
-    record: str = ""
+    reads: tuple[str, ...] = ()  # event columns that ``make`` needs
+    joined: tuple[str, ...] = ()  # tables that ``make`` needs
+    needs_files: bool = False  # also reads other files of the run
+    record: str = ""  # tells users how to record these files
 
     def of(
         self, events: EventTable, windows: list[Window], info: RunInfo | None = None
@@ -373,11 +365,7 @@ TABLES: Mapping[str, TableKind] = {
 
 
 def table_of(name: str) -> TableKind:
-    """Return the table called ``name``.
-
-    Raises:
-        UsageError: no table has this name; the message suggests the nearest one.
-    """
+    """Return the table called ``name``."""
     if name not in TABLES:
         raise unknown_name("table", name, TABLES)
     return TABLES[name]

@@ -108,11 +108,11 @@ SCHEMA = schema(COLUMNS)
 
 @dataclass(frozen=True)
 class _Calls:
-    """The kernels of collectives, sorted by start; ``device`` numbers all devices of all ranks."""
+    """The kernels of collectives, sorted by start."""
 
     row: Ints
     in_step: Flags
-    device: Ints
+    device: Ints  # numbers all devices of all ranks
     devices: int
     start_ns: Ints
     end_ns: Ints
@@ -197,10 +197,7 @@ class _Message:
 
 
 def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
-    """Return what each collective moves, as its kernel or the range "nccl:…" around it shows.
-
-    A range around several kernels does not show how much each kernel moves.
-    """
+    """Return what each collective moves, as its kernel or range shows."""
     if not len(rows):
         return []
     launch = packed.rows_named("launch_id")[rows]
@@ -220,6 +217,7 @@ def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
         operation = operation or operation_of(kernel["name"])
         ranks = config.group_size or group
         moved = config.message_bytes
+        # a range around several kernels does not show what each one moves
         if moved is None and is_recorded and alone[range_] == 1:
             moved = _input_bytes(inputs["shapes"] or "", inputs["dtypes"] or "")
             if operation == "all_gather" and moved is not None:
@@ -254,7 +252,7 @@ def group_sizes(info: RunInfo) -> set[int]:
 
 
 def group_size(info: RunInfo) -> int | None:
-    """Return the number of ranks of every process group; None if they differ."""
+    """Return the size of every process group, if they agree."""
     sizes = group_sizes(info)
     return sizes.pop() if len(sizes) == 1 else None
 
@@ -270,10 +268,7 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Give equal numbers to calls that may be the same collective on other devices.
-
-    The second array numbers the process groups.
-    """
+    """Give equal numbers to calls that may be one collective on several devices."""
     stream = events.ints("stream", UNKNOWN)[calls.row]
     position = np.zeros(len(stream), dtype=np.int64)
     by_device = Groups(calls.device).members()
@@ -284,14 +279,12 @@ def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> t
     step = events.ints("step", UNKNOWN)[calls.row]
     codes = {group: code for code, group in enumerate(dict.fromkeys(filter(None, groups)))}
     group = np.array([codes.get(name, NONE) for name in groups], dtype=np.int64)
+    # the second array numbers the process groups
     return numbered(step, position, group, events.texts("name")[0][calls.row]), group
 
 
 def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
-    """Match calls across devices; return arrays of calls with the shape (collective, device).
-
-    There is one array per set of devices.
-    """
+    """Match calls across devices, as arrays (collective, device)."""
     matches: dict[tuple[int, ...], list[Ints]] = {}
     everywhere = np.arange(calls.devices)
     devices_of = {
@@ -311,7 +304,7 @@ def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
 
 
 def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return, per call: its wait, the last call to arrive, the skew, the collective's number."""
+    """Return each call's wait, last call to arrive, skew, and collective."""
     waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
     number = np.full(len(calls.row), NONE, dtype=np.int64)
     numbers = 0
@@ -327,10 +320,7 @@ def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, In
 
 
 def _skew(ends_ns: Ints) -> Ints:
-    """Return how far apart each collective's ends are, after aligning the clocks of the devices.
-
-    ``ends_ns`` has the shape (collective, device).
-    """
+    """Return the spread of each collective's ends, with aligned clocks."""
     offset = ends_ns - ends_ns[:, :1]
     rest = offset - np.median(offset, axis=0).astype(np.int64)
     return np.asarray(rest.max(axis=1) - rest.min(axis=1), dtype=np.int64)
@@ -353,10 +343,7 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Return the calls of collectives that ran on all devices and ended there together.
-
-    The result is empty if ranks mostly communicate in groups.
-    """
+    """Return the calls of collectives that ended together on all devices."""
     sizes = Counter(row["collective"] for row in calls if row["collective"] is not None)
     devices = len({rank_device(row) for row in calls})
     longest: Counter[int] = Counter()
@@ -371,6 +358,7 @@ def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> li
         and row["skew_ns"] <= max(least_skew_ns, MOST_SKEW_SHARE * max(longest[number], mean_ns))
     ]
     agreed_ns = sum(longest[number] for number in {row["collective"] for row in agree})
+    # empty if ranks mostly communicate in groups
     return agree if 2 * agreed_ns >= longest.total() else []
 
 

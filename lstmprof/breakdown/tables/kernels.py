@@ -102,14 +102,14 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
 
 @dataclass(frozen=True)
 class SortedTexts:
-    """A text column: its sorted distinct values, and each event's index in them or ``NONE``."""
+    """A text column: its sorted distinct values, and each event's value."""
 
     values: list[str]
-    index: Ints
+    index: Ints  # in ``values``, or ``NONE``
 
     @staticmethod
     def of(texts: Sequence[str], codes: Ints) -> SortedTexts:
-        """Return the column; ``codes`` has the index in ``texts`` of each event."""
+        """Sort the texts that ``codes`` of events use."""
         used = np.unique(codes[codes != NONE])
         values = sorted({texts[code] for code in used.tolist()})
         index_of = {text: index for index, text in enumerate(values)}
@@ -120,14 +120,11 @@ class SortedTexts:
 
 @dataclass(frozen=True)
 class _Work:
-    """The kernels and computing ops, in buckets of equal rank, device, name, category ….
+    """The kernels and computing ops, in buckets of equal rank, device and texts."""
 
-    ``bucket`` and ``ns`` have one entry per event, the other arrays one entry per bucket.
-    """
-
-    bucket: Ints
-    ns: Ints
-    rank: Ints
+    bucket: Ints  # per event
+    ns: Ints  # per event
+    rank: Ints  # per bucket, like all others
     device: Ints
     texts: list[SortedTexts]
     count: Ints
@@ -167,7 +164,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Put the events ``rows`` into buckets; return each event's bucket, and all buckets' values."""
+    """Put events of equal rank, device and texts into buckets."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = dense_numbers(keys)
@@ -201,7 +198,7 @@ def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
 def _launch_configs(
     group: Groups, config: SortedTexts, bucket_ns: Ints
 ) -> tuple[pa.Array, pa.Array]:
-    """Return, per row of the table: number of launch configurations, the one with the most time."""
+    """Return each row's number of launch configurations, and the longest one."""
     configured = np.flatnonzero(config.index != NONE)
     pairs = Groups(group.of[configured], config.index[configured])
     of, index = group.of[configured][pairs.first], config.index[configured][pairs.first]

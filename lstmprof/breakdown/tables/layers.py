@@ -74,8 +74,8 @@ _ALGORITHM = tuple(
         ),
         Column.text(
             f"{prefix}algorithm_unmet",
-            "for each algorithm that is not requested: its first condition that the layer does "
-            "not meet",
+            "for each cuDNN algorithm that the framework did not request: the first of its "
+            "conditions that the layer does not meet",
             _NOT_CUDNN,
         ),
     )
@@ -226,7 +226,7 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Return which optimizations the first call has, and what the next one saves on average."""
+    """Return the first call's optimizations, and what the next one saves."""
     positions = [position for m in members if m.work and (position := standing(m.work, floor))]
     if not positions:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
@@ -262,14 +262,10 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """The forward or backward pass of a call of cuDNN.
+    """The forward or backward pass of a call of cuDNN."""
 
-    ``requested`` is the algorithm that the framework requests; ``possible`` are those that fit the
-    kernels' names.
-    """
-
-    requested: Choice
-    possible: tuple[str, ...]
+    requested: Choice  # algorithm that the framework requests
+    possible: tuple[str, ...]  # algorithms that fit the kernels' names
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Me
 
 
 class _ProcessMemory:
-    """One process's memory of one allocator on a device, between borders of steps and phases."""
+    """One process's memory of one allocator, between borders of steps and phases."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[Ints, _Floats]]] = defaultdict(list)
@@ -198,7 +198,7 @@ class _ProcessMemory:
         return any(first < end for name in self._parts for first, end in self._within(name, parts))
 
     def peak(self, name: str, parts: _Parts) -> float:
-        """Return the counter's largest value in the time intervals ``parts``; NaN if unknown."""
+        """Return the counter's largest value in ``parts``, or NaN."""
         _, (most, _) = self._joined[name]
         peaks = [
             np.fmax.reduce(most[first:end], initial=self._last_before(name, first))
@@ -225,10 +225,8 @@ class _ProcessMemory:
 
     @cached_property
     def _joined(self) -> dict[str, tuple[Ints, _Floats]]:
-        """Return each counter's intervals with values, and per interval its peak and last value.
-
-        For ``CHANGE``, return the four sums of ``changes`` per interval instead.
-        """
+        """Join each counter's peak and last values per interval."""
+        # ``CHANGE`` has the four sums of ``changes`` instead
         joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
         for name, added in self._parts.items():
             intervals, values = zip(*added, strict=True)
@@ -247,7 +245,7 @@ class _ProcessMemory:
         return float(last[index - 1]) if index else self._before(name)
 
     def _before(self, name: str) -> float:
-        """Return the bytes allocated before the first recorded allocation; NaN if unknown."""
+        """Return the bytes allocated before the first recorded allocation, or NaN."""
         total, change = self._first.get(name), self._first.get(CHANGE)
         if name != ALLOCATED or total is None or change is None or total[0] != change[0]:
             return np.nan
@@ -266,7 +264,7 @@ def _rows(processes: Sequence[_ProcessMemory], spans: Sequence[_Span]) -> Iterat
 
 
 def _sizes_of(processes: Sequence[_ProcessMemory], parts: _Parts) -> dict[str, int | None]:
-    """Return the columns of sizes in these time intervals, such as ``peak_allocated_bytes``."""
+    """Return the columns of sizes, such as ``peak_allocated_bytes``."""
     used = [process for process in processes if process.has_values(parts)] or processes
     allocated, reserved = (
         np.fmax.reduce([process.peak(name, parts) for process in used]) for name in _TOTALS

@@ -67,7 +67,7 @@ COLUMNS = (
 
 
 class _Grouped:
-    """Host events grouped by rank and ``code`` (such as a code of their names), and their sums."""
+    """Host events grouped by rank and a code, such as that of their names."""
 
     def __init__(self, events: EventTable, rows: Ints, code: Ints) -> None:
         rank = events.ints("rank", UNKNOWN)
@@ -86,7 +86,7 @@ class _Grouped:
         return pa.array(self.groups.sums(self.events.dur_ns[self.rows], self._outer))
 
     def caused(self, values: Ints) -> pa.Array:
-        """Return each group's sum of ``values`` of its events; null in ranks without activities."""
+        """Sum ``values`` of each group, where the rank has device activities."""
         return where_known(self.groups.sums(values[self.rows]), self.on_device)
 
     def caused_inside(self, values: Ints, known: Flags | None = None) -> pa.Array:
@@ -177,7 +177,7 @@ def ranges(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
-    """Return the distinct names without step numbers, and each event's index in ``RANGE_KINDS``."""
+    """Return names without step numbers, and each event's kind of range."""
     codes, values = events.texts("name")
     is_step = events.is_kind("step")
     marks = np.zeros(len(values) + 1, dtype=np.bool_)

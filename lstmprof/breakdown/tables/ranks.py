@@ -138,10 +138,7 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
 
 
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
-    """Return the columns about waits and lateness of one rank and device.
-
-    ``late`` are the calls of all ranks in the collectives in which this rank came last.
-    """
+    """Return the columns about waits and lateness of one rank and device."""
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:
         return dict.fromkeys(names)
@@ -150,6 +147,7 @@ def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any
         waits[_last_rank_device(row)] += row["waits_ns"]
     longest, waited_ns = max(waits.items(), key=lambda item: item[1])
     whom = longest if waited_ns else (None, None)
+    # ``late``: the calls of all ranks for which this rank came last
     values = (
         sum(waits.values()) / steps,
         *whom,

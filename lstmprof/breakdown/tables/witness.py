@@ -97,7 +97,7 @@ def _row(kind: str, name: str, count: int, total: int, ours: float | None) -> di
 
 
 def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
-    """Return each part's share of the host's step, such as ``{"gemm": 0.4, "python": 0.1}``."""
+    """Return each part's share of the host's step: ``{"gemm": 0.4, …}``."""
     spent: Counter[str] = Counter()
     for step in steps:
         for state, part, ns in step.parts if step.device is None else ():

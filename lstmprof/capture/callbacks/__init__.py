@@ -22,7 +22,7 @@ Metrics = Dict[str, float]
 
 
 class TrainingProfile:
-    """Starts and ends a profiling session for a callback, and computes metrics from its run."""
+    """Measures a training for its callback, and computes metrics from the run."""
 
     def __init__(self, place: Union[str, Path], **options: Any) -> None:
         self.session = profile(place, **options)
@@ -34,7 +34,7 @@ class TrainingProfile:
             self.session.begin()
 
     def step_end(self, *, follows: bool) -> Metrics:
-        """End a step; return the run's metrics once, at the first step after the run is written."""
+        """End a step; return the run's metrics if the run has just been written."""
         if self.session.measured:
             if self._writing is None and not self.session.is_over:
                 self._writing = threading.Thread(target=self._write, name="lstmprof")
@@ -46,7 +46,7 @@ class TrainingProfile:
         return self._new()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> Metrics:
-        """Finish writing the run; return its metrics unless ``step_end`` has returned them."""
+        """Finish writing the run; return its metrics unless that has happened."""
         if self._writing is not None:
             self._writing.join()
         elif not self.session.is_over:
@@ -60,7 +60,7 @@ class TrainingProfile:
             self._metrics = metrics_of(json.loads(text)[0]) if text else {}
 
     def _new(self) -> Metrics:
-        """Return the metrics the first time, later ``{}``; also log them to W&B and MLflow."""
+        """Return new metrics, and log them to W&B and MLflow."""
         metrics, self._metrics = self._metrics or {}, None
         wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
         if metrics and getattr(wandb, "run", None) is not None:
@@ -71,10 +71,7 @@ class TrainingProfile:
 
 
 def metrics_of(diagnosis: Dict[str, Any]) -> Metrics:
-    """Return the metrics: ``{"lstmprof/step_ms": 12.5, "lstmprof/launch_share": 0.4, …}``.
-
-    ``diagnosis`` is the JSON that ``lstmprof diagnose`` prints for one run.
-    """
+    """Return metrics for loggers, such as ``{"lstmprof/step_ms": 12.5}``."""
     step_ns = diagnosis["verdict"]["step_ns"]
     if not step_ns:
         return {}

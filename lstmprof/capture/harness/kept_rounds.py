@@ -36,7 +36,7 @@ _CHANGES = {
 
 
 def making(request: CaptureRequest, rounds: int) -> Making:
-    """Return today's options, version and machine, to compare with those of a kept round."""
+    """Return the options, version and machine that kept rounds must match."""
     hardware = host.hardware()
     return {
         "request": dataclasses.asdict(request),
@@ -57,7 +57,7 @@ class KeptRounds:
         return [path.parent for path in self.folder.glob(f"*/{KEPT_FILE}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Return why the kept rounds cannot be reused; None if they can."""
+        """Return the reason why kept rounds cannot be reused."""
         for folder in self._folders():
             try:
                 number = int(folder.name)

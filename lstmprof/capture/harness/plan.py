@@ -31,11 +31,11 @@ THERE = "already captured"
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """One capture of a sweep; ``skip`` says why it will not run."""
+    """One capture of a sweep."""
 
     name: str
     request: CaptureRequest
-    skip: str | None = None
+    skip: str | None = None  # why it will not run
     interpreter: Interpreter = dataclasses.field(default_factory=Interpreter)
 
     @property
@@ -60,10 +60,7 @@ def matching(
     kind: str,
     unknown: Callable[[str], UsageError] | None = None,
 ) -> list[str]:
-    """Return the names that match a pattern such as ``torch-*``, in the order of ``names``.
-
-    Raise UsageError if a pattern matches no name; ``unknown(pattern)`` may create the error.
-    """
+    """Return the names that match a pattern such as ``torch-*``."""
     matches: set[str] = set()
     for pattern in patterns:
         meant = set(fnmatch.filter(names, pattern))
@@ -82,7 +79,7 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
 
 
 def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
-    """Return implementation -> the user's file, or None if built in: ``{"torch-script": None}``."""
+    """Return implementation -> the user's file, or None if built in."""
     rows = [pattern for pattern in patterns if not is_file(pattern)]
     choice: dict[str, ImplementationFile | None] = dict.fromkeys(implementation_names(rows))
     for text in patterns:
@@ -103,10 +100,7 @@ def plan(
     out: Path,
     wish: Wish | None = None,
 ) -> list[Planned]:
-    """Return one capture per workload, precision, implementation and interpreter.
-
-    ``wish`` holds the user's options for interpreters; ``common`` holds all other options.
-    """
+    """Return one capture per workload, precision, implementation and interpreter."""
     files = names if isinstance(names, Mapping) else dict.fromkeys(names)
     rows = {
         name: implementations.find(name) if file is None else file.row
@@ -202,7 +196,7 @@ def make_ready(
 def _without_interpreter(
     todo: Mapping[str, Planned], progress: Callable[[str], None]
 ) -> Iterator[tuple[str, LstmprofError]]:
-    """Create the Python environments of captures; yield captures whose environment failed."""
+    """Create the captures' Python environments; yield those that failed."""
     faults: dict[Path, LstmprofError | None] = {}
     for name, planned in todo.items():
         environment = planned.interpreter.environment

@@ -65,11 +65,7 @@ def captured_runs(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Iterator[tuple[str, Run | LstmprofError]]:
-    """Capture groups of runs; yield each (name, run or error) as soon as it is known.
-
-    On a CPU, the runs of a group take turns at every iteration, so slow phases hit all of them
-    alike.
-    """
+    """Capture groups of runs; yield each run, or its error, as soon as it is known."""
     sweep = _Sweep(out, force, progress)
     try:
         for name, request in (item for group in groups for item in group.items()):
@@ -78,6 +74,7 @@ def captured_runs(
                 yield name, error
         if sweep.captures:
             with staging(out) as scratch:
+                # on a CPU, runs take turns at each iteration, so slow phases hit all alike
                 for place, (names, number) in enumerate(_rounds(groups, sweep.captures)):
                     yield from sweep.round(names, number, scratch / f"{place}")
     except BaseException as stop:
@@ -100,7 +97,7 @@ class _Capture:
 def _rounds(
     groups: Sequence[Mapping[str, CaptureRequest]], captures: Mapping[str, _Capture]
 ) -> Iterator[tuple[list[str], int]]:
-    """Yield which runs to capture together in which round: ``(["run a", "run b"], 0)``."""
+    """Yield which runs to capture together: ``(["run a", "run b"], 0)`` in round 0."""
     for group in groups:
         members = [name for name in group if name in captures]
         rounds = max((len(captures[name].requests) for name in members), default=0)
@@ -117,7 +114,7 @@ def _rounds(
 
 
 def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
-    """Return whether several workers can wait for each other without disturbing the running one."""
+    """Return whether a waiting worker would not disturb the running one."""
     # a waiting process keeps its GPU memory, and idle threads of a pool spin before they sleep
     on_gpu = bool(host.cuda_devices())
     return 1 < len(requests) <= MOST_IN_TURNS and all(
@@ -131,7 +128,7 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Together:
-    """A worker's place in the turns, the names of all runs that take turns, and their CPU."""
+    """A worker's place among the runs that take turns on a CPU."""
 
     seat: Seat
     names: tuple[str, ...]
@@ -162,7 +159,7 @@ class _Sweep:
         return None
 
     def _report_kept(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
-        """Report the rounds that a stopped capture left; delete them if they cannot be reused."""
+        """Report the rounds of a stopped capture, or discard them."""
         there = number_of(len(kept), "round", "rounds")
         change = "--force is given" if self.force else kept.change(makings)
         if not len(kept):
@@ -341,15 +338,14 @@ class Pace:
         self._took_s[name] = []
 
     def finished(self, name: str, took_s: float | None) -> None:
-        """Count a finished round; ``took_s`` is None if an earlier capture ran it."""
         self._left[name] -= 1
-        self._took_s[name] += [] if took_s is None else [took_s]
+        self._took_s[name] += [] if took_s is None else [took_s]  # None: an earlier capture ran it
 
     def ended(self, name: str) -> None:
         self._left[name] = 0
 
     def left_s(self) -> float | None:
-        """Return the seconds that the remaining rounds will take; None before the first result."""
+        """Estimate how long the remaining rounds will take."""
         measured = [took_s for run_times in self._took_s.values() for took_s in run_times]
         if not measured:
             return None
@@ -360,7 +356,7 @@ class Pace:
         )
 
     def words(self, name: str, number: int, rounds: int) -> str:
-        """Return the progress, such as ``3 of 8 captures, round 2 of 3, about 4 min left``."""
+        """Return the progress, such as ``3 of 8 captures, about 4 min left``."""
         planned, left_s = list(self._left), self.left_s()
         parts = [f"{planned.index(name) + 1} of {len(planned)} captures"]
         parts += [f"round {number + 1} of {rounds}"] if rounds > 1 else []

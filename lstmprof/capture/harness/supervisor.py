@@ -293,7 +293,7 @@ class Turns:
             self._next()
 
     def started(self, member: str, stop: Callable[[], None]) -> None:
-        """Register the function that kills a worker; call it now if the capture was stopped."""
+        """Register the function that kills a worker."""
         with self._changed:
             self._stops[member] = stop
             if self._stopped:

@@ -42,16 +42,13 @@ class Wish:
 
 @dataclasses.dataclass(frozen=True)
 class Interpreter:
-    """The Python that runs the workers of one capture; ``label`` becomes part of the run's name.
-
-    ``fault`` says why no such Python exists.
-    """
+    """The Python that runs the workers of one capture."""
 
     python: str = sys.executable
-    label: str = ""
+    label: str = ""  # part of the run's name
     environment: Environment | None = None
     version: str | None = None
-    fault: LstmprofError | None = None
+    fault: LstmprofError | None = None  # why no such Python exists
 
 
 def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
@@ -90,14 +87,14 @@ def _interpreter_for_version(row: Implementation, version: str, python: str | No
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
-    """Return the row's era (old packages) if it fits: ``torch==1.5.0`` -> ``torch-1.4.0``."""
+    """Return the row's era (old packages): ``torch==1.5.0`` -> ``torch-1.4.0``."""
     era = eras.find(row.era) if row.era else None
     names = era is not None and any(era.includes(package) for package in packages)
     return row.era if names else None
 
 
 def _more_packages(row: Implementation, wanted: str) -> list[str]:
-    """Return the packages to install beside ``keras==2.12.0``: ``["tensorflow==2.12.*"]``."""
+    """Return the packages beside ``keras==2.12.0``: ``["tensorflow==2.12.*"]``."""
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):
@@ -175,7 +172,7 @@ def here(row: Implementation) -> str:
 
 
 def lacks(row: Implementation) -> str | None:
-    """Return why an implementation does not run in this interpreter, or None if it does."""
+    """Return why an implementation does not run in this interpreter."""
     if "cpu" in row.refusals() and not cuda_devices():
         return "needs a GPU"
     needed = [row.framework, *([row.library] if row.library else [])]

@@ -51,7 +51,7 @@ def this_python() -> Python:
 
 
 def python_at(path: str) -> Python:
-    """Return the interpreter of a path or name; raise UsageError if workers cannot run in it."""
+    """Return the Python at this path, after checking that workers can run in it."""
     executable = shutil.which(path)
     python = _ask(executable) if executable else None
     if python is None:
@@ -65,7 +65,7 @@ def python_at(path: str) -> Python:
 
 
 def python_of(versions: Sequence[str], what: str) -> Python:
-    """Return the first of these Python versions that the machine has, preferably this one."""
+    """Find a Python of one of these versions, preferably the running one."""
     this = this_python()
     if this.version in versions:
         return this
@@ -83,10 +83,8 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 
 @functools.cache
 def find_python(version: str, searched: tuple[str | None, str | None]) -> Python | None:
-    """Find an interpreter of a minor version such as ``3.7``.
-
-    ``searched`` (PATH, PYENV_ROOT) is only a key of the cache: other folders have other Pythons.
-    """
+    """Find a Python of a minor version such as ``3.7``."""
+    # ``searched`` (PATH, PYENV_ROOT) is only part of the cache's key
     answers = (_ask(path) for path in _candidates(version))
     return next((python for python in answers if python and python.version == version), None)
 
@@ -109,7 +107,7 @@ def _candidates(version: str) -> Iterator[str]:
 
 
 def _ask(path: str) -> Python | None:
-    """Run an interpreter to get its version and path; None if it does not run."""
+    """Run an interpreter to ask for its version and path."""
     answer = _output([path, "-c", _ASK])
     return Python(*answer) if len(answer) == 2 else None
 
@@ -167,11 +165,10 @@ class Environment:
         with _alone(self.folder.with_suffix(".lock")):
             if not self.is_made:  # another process may have created it meanwhile
                 progress(f"installing {self.words} into {self.folder}")
-                # Built at its final path, because an environment cannot be moved. Its stamp is
-                # written last, so an interrupted build is repeated.
+                # built at its final path, because an environment cannot be moved
                 shutil.rmtree(self.folder, ignore_errors=True)
                 _build(self)
-                _stamp(self)
+                _stamp(self)  # last, so that an interrupted build is repeated
         return self.interpreter
 
 

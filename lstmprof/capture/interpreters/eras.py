@@ -20,7 +20,7 @@ _SPECIFIER = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
 
 @dataclasses.dataclass(frozen=True)
 class Era:
-    """Packages that run together, the framework first, and the Pythons that can run them."""
+    """Old packages that run together, and the Pythons that can run them."""
 
     name: str
     packages: tuple[str, ...]  # pip's specifiers and options; the first is ``package==version``
@@ -38,10 +38,10 @@ class Era:
         return package_of(self.packages[0])
 
     def has(self, version: str) -> bool:
-        """Return whether the era supports a version of its framework; 1.15.5 counts as 1.15."""
+        """Return whether the era supports a version of its framework."""
         least, most = (version_numbers(text) for text in self.versions)
         numbers = version_numbers(version)
-        return least <= numbers and numbers[: len(most)] <= most
+        return least <= numbers and numbers[: len(most)] <= most  # 1.15.5 counts as 1.15
 
     def includes(self, specifier: str) -> bool:
         """Return whether ``name==version`` pins the framework to a supported version."""
@@ -83,8 +83,7 @@ TABLE: tuple[Era, ...] = (
         ("2.0", "2.2"),
         disk_mb=5000,
     ),
-    # protobuf 4 refuses code that was generated for protobuf 3. TensorFlow 2.8 cannot be installed
-    # beside protobuf 3.20.
+    # protobuf 4 refuses code generated for protobuf 3
     Era(
         "tensorflow-1.15.5",
         ("tensorflow==1.15.5", "protobuf==3.20.3", "numpy==1.18.5"),
@@ -92,6 +91,7 @@ TABLE: tuple[Era, ...] = (
         ("1.13", "1.15"),
         disk_mb=590,
     ),
+    # TensorFlow 2.8 cannot be installed beside protobuf 3.20
     Era(
         "tensorflow-2.8.4",
         ("tensorflow==2.8.4", "protobuf==3.19.6"),
@@ -151,7 +151,7 @@ def find(name: str) -> Era:
 
 
 def era_of_packages(packages: Sequence[str]) -> Era | None:
-    """Join the eras of packages such as ``torch==1.5.0``; None if no package has an era."""
+    """Find old versions and a Python that suit packages such as ``torch==1.5.0``."""
     serving = [[era for era in TABLE if era.serves and era.includes(p)] for p in packages]
     eras = [matches[0] for matches in serving if matches]
     if not eras:
@@ -179,13 +179,13 @@ def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
 
 
 def package_of(specifier: str) -> str:
-    """Return the package name in a requirement (PEP 503): ``My_Package==1.2`` -> ``my-package``."""
+    """Return a requirement's package: ``My_Package==1.2`` -> ``my-package``."""
     match = _SPECIFIER.match(specifier)
-    return re.sub(r"[-_.]+", "-", match[1]).lower() if match else specifier
+    return re.sub(r"[-_.]+", "-", match[1]).lower() if match else specifier  # PEP 503
 
 
 def version_of(specifier: str) -> str | None:
-    """Return the version in a requirement: ``torch==1.5.*`` -> ``1.5``; None without ``==``."""
+    """Return a requirement's version: ``torch==1.5.*`` -> ``1.5``."""
     match = _SPECIFIER.match(specifier)
     exact = match and re.fullmatch(r"==\s*(\d[\w.+!]*?)(?:\.\*)?", match[2].strip())
     return exact[1] if exact else None

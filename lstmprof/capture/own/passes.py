@@ -39,17 +39,13 @@ Steps = Generator[None, Any, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The number of steps of each pass.
-
-    ``alike``: no pass depends on a clock, so all ranks of a job measure the same steps. ``lines``:
-    at most this many steps are sampled to find slow lines of the script.
-    """
+    """The number of steps of each pass."""
 
     warmup: int = 5
     timed: int = 20
     steps: int = 10
-    alike: bool = False
-    lines: int = MOST_STEPS
+    alike: bool = False  # no pass depends on a clock: all ranks of a job measure the same steps
+    lines: int = MOST_STEPS  # most steps in which slow lines of the script are sampled
 
     @property
     def thrown_away(self) -> int:
@@ -70,9 +66,8 @@ class Plan:
 
 #: Short passes at the beginning, for trainings that end early.
 EARLY = Plan(warmup=1, timed=2, steps=3)
-# the first 1: the first call of ``step()`` ends a step that was not measured
 #: Fewest steps of a training for which a run can be written.
-FEWEST_STEPS = 1 + EARLY.warmup + EARLY.timed + 1
+FEWEST_STEPS = 1 + EARLY.warmup + EARLY.timed + 1  # the first call ends no measured step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +136,7 @@ class StepPasses:
         self.doing = "done"
 
     def _sample_lines(self) -> Steps:
-        """Sample which lines of the script run; keep the samples if the training ends meanwhile."""
+        """Sample which lines of the script run."""
         sampler, began_ns = LineSampler(), time.perf_counter_ns()
         most = min(self.plan.lines, self.plan.steps) if self.plan.alike else self.plan.lines
         try:
@@ -153,7 +148,7 @@ class StepPasses:
                         self.profiler.wait((yield))
                     if not self.plan.alike and time.perf_counter_ns() - began_ns >= MOST_NS:
                         break
-        finally:
+        finally:  # also if the training ends meanwhile
             self.cost.update(sampler.facts())
 
     def keep_latest(self) -> None:
@@ -176,8 +171,7 @@ class StepPasses:
 
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
         """Remember this profiler session as the latest, and free the previous session now."""
-        # Else the garbage collector would free the previous session during a step. PyTorch's events
-        # contain cycles, and collecting them took 94 ms of a profiled step.
+        # else collecting PyTorch's cyclic events would slow a later step (94 ms measured)
         if self._latest is not None:
             shutil.rmtree(self._latest.folder, ignore_errors=True)
         self._latest = recorded
@@ -227,7 +221,7 @@ class StepPasses:
         self._replace_latest(None)
 
     def _try_shapes(self, plain_ns: int) -> Steps:
-        """Turn on the recording of input shapes if it is cheap, measured in a discarded session."""
+        """Record the input shapes of ops if that is cheap."""
         plain = self._readings
         self.profiler.with_shapes = True
         walls_ns = yield from self._thrown_away(range(self.plan.thrown_away))

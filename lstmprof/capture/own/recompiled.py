@@ -29,12 +29,12 @@ class _Leaf(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of a compiled function; ``static`` are names and positions of its static arguments."""
+    """A call of a compiled function."""
 
     function: Any
     args: Tuple[Any, ...]
     kwargs: Dict[str, Any]
-    static: Tuple[Any, ...] = ()
+    static: Tuple[Any, ...] = ()  # names and positions of static arguments
 
 
 #: Argument -> the arrays and values in it.
@@ -42,40 +42,32 @@ _Signature = Dict[str, List[_Leaf]]
 
 
 class Recompilations:
-    """Writes to run.json's ``recompiled`` which functions were compiled again, and why.
-
-    ``leaves`` flattens an argument into arrays and values, ``count`` returns how often a function
-    was compiled. ``every_value``: any new Python value compiles again (TensorFlow), not only static
-    ones (JAX).
-    """
+    """Writes to run.json which functions were compiled again, and why."""
 
     def __init__(
         self,
         facts: Dict[str, Any],
-        leaves: Callable[[Any], Iterable[Any]],
-        count: Callable[[Any], int],
-        every_value: bool,
+        leaves: Callable[[Any], Iterable[Any]],  # flattens an argument into arrays and values
+        count: Callable[[Any], int],  # how often a function was compiled
+        every_value: bool,  # any new Python value compiles again (TensorFlow)
     ) -> None:
         self._facts, self._leaves, self._count = facts, leaves, count
         self._every_value = every_value
         self._signatures: Dict[str, _Signature] = {}
 
     def count(self, function: Any) -> Optional[int]:
-        """Return how often a function was compiled; None if the framework does not show it."""
+        """Return how often a function was compiled."""
         try:
             return self._count(function)
         except Exception:  # another version of the framework
             return None
 
     def called(self, title: str, call: Call, before: Optional[int]) -> None:
-        """Note a recompilation if this call compiled a function that was compiled before.
-
-        ``before`` is the function's compile count before the call. ``title`` is its name and line,
-        because a script may create the same function anew.
-        """
+        """Note a recompilation if this call compiled a function again."""
         after = self.count(call.function)
         if before is None or after is None or after <= before:
             return
+        # by title (name and line): a script may create the same function anew
         before_change = self._signatures.get(title)
         if before_change is None and len(self._signatures) >= _MOST_FUNCTIONS:
             return
@@ -117,7 +109,7 @@ class Recompilations:
 
 
 def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
-    """Return the first difference, such as ``{"changed": "shape", "argument": "x", …}``."""
+    """Return the first difference: ``{"changed": "shape", "argument": "x", …}``."""
     pairs = [(name, before[name], after[name]) for name in after if name in before]
     for place, kind in enumerate(_Leaf._fields):
         for name, old, new in pairs:
@@ -145,8 +137,7 @@ def _by_name(call: Call) -> Dict[str, Any]:
         return dict(numbers, **call.kwargs)
 
 
-#: Prefix of a reason, such as ``0/3: ``; the 3 is the compiled version whose guard failed. Older
-#: PyTorch writes none.
+#: Prefix of a reason: ``0/3: `` if a guard of version 3 failed. Older PyTorch writes none.
 _VERSION = re.compile(r"(?:!\d+/)?\d+/(?P<version>\d+)(?:_\d+)?: ")
 #: The comment behind a guard: the line of Python that needs the guard.
 _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
@@ -154,8 +145,7 @@ _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")
 #: Dynamo's name for the rest of a function that it cannot compile as a whole.
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+")
-#: (what changed, pattern of a failed guard). The first match counts; the pattern's groups are
-#: fields of ``runs.fields.Recompiled``.
+#: (what changed, pattern of a failed guard); groups are fields of ``runs.fields.Recompiled``.
 _FORMS = tuple(
     (changed, re.compile(pattern))
     for changed, pattern in (
@@ -190,14 +180,11 @@ def recompiled_by_torch() -> Optional[List[Dict[str, Any]]]:
 
 
 def _entry(code: Any, reasons: List[str], limit: int) -> Dict[str, Any]:
-    """Return a function's entry for run.json: why and how often it was compiled again.
-
-    When PyTorch compiles a function again, it appends to ``reasons`` one reason per older version
-    that did not fit. After ``limit`` versions it stops compiling the function.
-    """
+    """Describe for run.json why and how often a function was compiled again."""
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
     resumed = _RESUMED.fullmatch(name)
     entry = {"function": resumed.group("name") if resumed else name}  # type: Dict[str, Any]
+    # one reason per older version that did not fit; after ``limit`` versions PyTorch gives up
     marks = [_VERSION.match(reason) for reason in reasons]
     versions = [int(mark.group("version")) for mark in marks if mark is not None][::-1]
     if len(versions) < len(reasons):
@@ -211,7 +198,7 @@ def _entry(code: Any, reasons: List[str], limit: int) -> Dict[str, Any]:
 
 
 def change_of(reason: str) -> Dict[str, Any]:
-    """Parse PyTorch's reason: ``len(x) == 3`` -> ``changed: length, argument: x, before: 3``."""
+    """Parse PyTorch's reason: ``len(x) == 3`` -> ``{"changed": "length", …}``."""
     guard = _SCOPE.sub(r"\1", _COMMENT.sub("", reason.strip().partition("\n")[0]))
     for changed, form in _FORMS:
         match = form.fullmatch(guard)

@@ -270,8 +270,8 @@ class Session:
             self._phase = outer
 
     def _is_mine(self) -> bool:
-        """Return whether to measure this call of ``step``; a forked process is not measured."""
-        if self._steps is None or os.getpid() != self._pid:
+        """Return whether to measure this call of ``step``."""
+        if self._steps is None or os.getpid() != self._pid:  # a forked process
             return False
         # all steps must run in one thread, and no step may end inside a phase
         thread = threading.get_ident()
@@ -371,8 +371,9 @@ class Session:
         )
 
     def _written(self, passes: StepPasses) -> None:
-        """Write the run in a child process, as this process may lack libraries for profiles."""
+        """Write the run, and show its verdict."""
         self._leave_result(passes, passes.folder)
+        # a child process, because this one may lack libraries for profiles
         write_in_child(passes.folder, self.writer)
         self.path = self.place
         self.report(
@@ -425,7 +426,7 @@ class Session:
 
 
 def write_in_child(folder: str, python: str) -> None:
-    """Write the run of a finished session in a child process of the interpreter ``python``."""
+    """Write the run of a finished session in a child process."""
     done = _ended([python, "-m", "lstmprof.capture.captured_run", folder])
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -444,7 +445,7 @@ def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
 
 
 def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
-    """Return what ``lstmprof diagnose`` prints about these runs; None if it fails."""
+    """Return what ``lstmprof diagnose`` prints about these runs."""
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
         command = [python, "-m", "lstmprof", "diagnose", *places, *options]

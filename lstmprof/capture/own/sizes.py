@@ -30,10 +30,7 @@ class _LayerCall(NamedTuple):
 
 
 class ModuleSizes:
-    """Records the calls of such modules in profiled steps, by wrapping ``forward``.
-
-    Hooks on modules would miss direct calls of ``forward``, as in AWD-LSTM.
-    """
+    """Records the calls of PyTorch's recurrent and embedding modules."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -55,6 +52,7 @@ class ModuleSizes:
             self._thread = threading.get_ident()
             for module in self._modules:
                 self._undo.append(functools.partial(setattr, module, "forward", module.forward))
+                # hooks on modules would miss direct calls of ``forward``, as in AWD-LSTM
                 module.forward = self._noted(module.forward)
 
     def step_ends(self) -> None:
@@ -128,7 +126,7 @@ def _layer_op(call: _LayerCall) -> OpInputs:
 
 
 def _look_up(call: _LayerCall) -> OpInputs:
-    """Return (name, shapes, types) as the profiler records them for ``aten::embedding``."""
+    """Return (name, shapes, dtypes) of an ``aten::embedding``, as profiled."""
     weight = call.module.weight
     dtypes = [str(weight.dtype).replace("torch.", ""), call.dtype]
     return "aten::embedding", [list(weight.shape), list(call.shape)], dtypes

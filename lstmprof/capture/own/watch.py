@@ -28,8 +28,7 @@ from lstmprof.capture.worker.metadata import now
 from lstmprof.capture.worker.profilers import framework_of, profiler_of
 from lstmprof.runs.directory import cache_folder
 
-#: The typical step is known after 3 windows with 30 steps in total; each window has 3 steps or
-#: more. Chosen by hand.
+#: Windows and steps until the typical step is known; fewest steps per window. Chosen by hand.
 TYPICAL_WINDOWS, TYPICAL_STEPS, LEAST_STEPS = 3, 30, 3
 #: The typical step is the median of this many windows; with fewer, it would follow a slow drift.
 MEMORY = 600
@@ -268,13 +267,11 @@ class Watch:
         self._requested = True
 
     def _look(self, now_ns: int) -> None:
-        """At the end of a window, write its row, and start a profile if steps are slow.
-
-        A requested profile does not wait for the end of the window.
-        """
+        """Write the row of a window that ended, and start a profile if steps are slow."""
         writing = self._writing is not None and self._writing.is_alive()
         doing = "profiling" if self._session else "writing a run" if writing else None
         is_due = now_ns >= self._next_ns and len(self._walls) >= LEAST_STEPS
+        # a requested profile does not wait for the end of the window
         if not is_due and (doing or not self._requested):
             return
         row = self._write_window(doing)
@@ -312,7 +309,7 @@ class Watch:
         return statistics.median(r["step_ms"] for r in self._typical) if self._typical else None
 
     def _start(self, occasion: str, why: Optional[str] = None) -> None:
-        """Begin a profile; ``why`` is the line that explains it to the user."""
+        """Begin a profile, and show the user why."""
         self._occasion = occasion
         if why is not None:
             self._show(why)
@@ -337,7 +334,7 @@ class Watch:
         self._session, self._why = session, why
 
     def _advance(self, do: Callable[..., Any], *outcome: Any) -> None:
-        """Pass the begin or end of a step to the session; write the run after its last step."""
+        """Pass on a step's begin or end; write the run after the last step."""
         session = self._session
         assert session is not None
         with contextlib.suppress(LstmprofError):  # the session keeps the error as its reason
@@ -428,12 +425,12 @@ def _come_too_late(number: int, frame: object) -> None:
 
 
 def registered(pid: int) -> Path:
-    """Return the file that exists while a process is watched, and contains the log's path."""
-    return cache_folder() / "watching" / str(pid)
+    """Return the file that exists while a process is watched."""
+    return cache_folder() / "watching" / str(pid)  # it contains the log's path
 
 
 def _slower(step: int, typical: float, row: Dict[str, Any], before: List[Dict[str, Any]]) -> str:
-    """Return a line such as ``step 1200: 20 ms, 1.60× the typical 12.5 ms; data wait +7 ms``."""
+    """Return a line such as ``step 1200: 20 ms, 1.60× the typical 12.5 ms``."""
     line = "step {}: {:.3g} ms, {:.2f}× the typical {:.3g} ms".format(
         step, row["step_ms"], row["step_ms"] / typical, typical
     )

@@ -66,10 +66,7 @@ class Program:
         return not self._calls.names and name in self._trained_by
 
     def trains(self, source: str, who: Any, outcome: Any) -> None:
-        """Note that the program updates parameters or computes gradients now.
-
-        ``source`` is the hook that noticed it, such as ``"jax gradient"``.
-        """
+        """Note that the program updates parameters or computes gradients now."""
         self._steps.safely(self._trains, source, who, outcome)
 
     def _trains(self, source: str, who: Any, outcome: Any) -> None:
@@ -112,7 +109,7 @@ class _Jitted(WatchedCallable):
 
 
 def watch_jax(program: Program, jax: Any) -> None:
-    """Wrap ``jax.jit``, ``jax.grad`` and the like, to notice calls of the functions they make."""
+    """Wrap ``jax.jit``, ``jax.grad`` and the like, to notice their functions' calls."""
 
     def compiling(compile_function: Any) -> Any:
         @functools.wraps(compile_function)

@@ -29,11 +29,11 @@ _LOOKED_AT = 512
 _KERAS_BATCH = 32
 #: After this many backward passes without a reset of gradients, each pass counts as one step.
 _MOST_PASSES = 32
-#: Types of TensorFlow 1 ops that update parameters. Plain assignments (``_ASSIGNS``) count only
-#: together with nodes of ``tf.gradients``. Such nodes alone prove nothing, because the forward pass
-#: uses some of them, too.
+#: Types of TensorFlow 1 ops that update parameters.
 _UPDATES = re.compile(r"(Resource)?(Sparse)?Apply\w+|AssignSub\w*")
+#: Plain assignments, which update parameters only beside nodes of ``tf.gradients``.
 _ASSIGNS = re.compile(r"Assign(Add|Variable|AddVariable)?(Op)?")
+#: Such nodes alone prove nothing: the forward pass uses some of them, too.
 _OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
 
 
@@ -44,7 +44,7 @@ def attachments(
     facts: Dict[str, Any],
     sizes: GraphSizes,
 ) -> Dict[str, Attach]:
-    """Return the hooks: module name -> function to call after the import of this module."""
+    """Return hooks: module name -> function to call after its import."""
     layers = KerasLayers(steps)
     keras = {
         "keras.src.models.model": functools.partial(_watch_fit, facts, sizes),
@@ -225,7 +225,7 @@ def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
 
 
 def _fetched(graph: Any, fetches: Any) -> Iterator[Any]:
-    """Yield the graph's nodes in ``fetches``, such as ``{"loss": loss, "ops": [train]}``."""
+    """Yield the graph's nodes in fetches such as ``{"ops": [train]}``."""
     if isinstance(fetches, dict):
         fetches = list(fetches.values())
     if isinstance(fetches, (list, tuple)):
@@ -283,17 +283,14 @@ def padding_of(x: Any) -> Any:
 
 
 class _Backward:
-    """Finds the steps of a PyTorch script without an optimizer, by its backward passes.
-
-    Several passes may add to the gradients of one step. Until their number is known, no step ends.
-    """
+    """Finds the steps of a PyTorch script without an optimizer."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
         self._parameter: Any = None
         self._resets: List[int] = []  # numbers of the passes before which gradients were reset
         self._passes = 0
-        self._per_step = 0  # 0: not known yet
+        self._per_step = 0  # until their number per step is known, no step ends
 
     def watch(self, autograd: Any) -> None:
         backward = autograd.backward

@@ -90,12 +90,9 @@ def _run_under_nsys(request: ScriptRequest, report: Report) -> int:
 
 
 def _forwarding(command: Sequence[str], pid: Path) -> int:
-    """Run a command, and forward signals to the script; the file ``pid`` has its process id.
-
-    The command has its own process group, so that each signal reaches the script only once.
-    """
+    """Run a command, and forward signals to the script."""
     try:
-        child = subprocess.Popen(command, process_group=0)
+        child = subprocess.Popen(command, process_group=0)  # signals reach the script only once
     except OSError as fault:
         raise _no_interpreter(command[0], fault) from fault
 

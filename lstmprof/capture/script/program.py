@@ -113,11 +113,8 @@ def split_step_function(step_function: Optional[str]) -> Tuple[Optional[str], Op
 
 
 def mark(tree: ast.AST, name: str) -> int:
-    """Decorate all functions of this name in a script's source; return their number.
-
-    ``a.b`` is the function ``b`` in the class or function ``a``.
-    """
-    outer, _, last = name.rpartition(".")
+    """Decorate a script's functions of this name; return their number."""
+    outer, _, last = name.rpartition(".")  # ``a.b``: function ``b`` in class or function ``a``
     number = 0
     for scope in _scopes(tree, outer.split(".") if outer else []):
         for node in ast.walk(scope):
@@ -142,7 +139,7 @@ def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:
 
 
 def mark_attribute(module: Any, name: str, steps: Any) -> int:
-    """Make each call of a module's function a step; return 0 if there is no such function."""
+    """Make each call of a module's function a step."""
     outer, _, last = name.rpartition(".")
     place = module
     for part in outer.split(".") if outer else []:

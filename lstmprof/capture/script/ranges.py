@@ -57,19 +57,20 @@ class TorchRanges:
             self._names.clear()
 
     def open(self, token: Any, name: str) -> None:
-        """Begin a range; ``close(token)`` ends it."""
+        """Begin a range that ``close(token)`` ends."""
         if self._undo and threading.get_ident() == self._thread:
             entered = self._phase(name)
             entered.__enter__()
             self._open.append((token, entered))
 
     def close(self, token: Any) -> None:
-        """End the range of this token and all ranges inside it; None ends all ranges."""
+        """End the range of this token and all ranges inside it."""
         if threading.get_ident() != self._thread:
             return
         tokens = [opened for opened, _ in self._open]
         if token is not None and token not in tokens:
             return
+        # None ends all ranges
         while self._open:
             opened, entered = self._open.pop()
             entered.__exit__(None, None, None)

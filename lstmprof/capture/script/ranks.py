@@ -21,13 +21,12 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from lstmprof.capture.request import ScriptRequest
 
-#: (variable of the rank, variable of the number of ranks), as torchrun, Open MPI, MPICH and srun
-#: set them. Slurm also sets SLURM_PROCID in a batch script, but not the number of tasks.
+#: (variable of the rank, of the number of ranks) of torchrun, Open MPI, MPICH and srun.
 _VARIABLES = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # a batch script has no number of tasks
     ("LOCAL_RANK", "LOCAL_WORLD_SIZE"),
 )
 #: Variables that a launcher sets only for the processes that train.
@@ -63,20 +62,16 @@ def rank_of_process() -> Optional[Rank]:
 
 
 class Job:
-    """This process's role in a distributed job.
-
-    ``child``: the script or a launcher inside it started this process. ``launched``: the rank that
-    a launcher around lstmprof gave it.
-    """
+    """This process's role in a distributed job."""
 
     def __init__(self, request: ScriptRequest) -> None:
         self.request = request
-        self.child = bool(request.parts)
+        self.child = bool(request.parts)  # started by the script or a launcher inside it
+        # the rank from a launcher around lstmprof
         self.launched = None if self.child else rank_of(os.environ)
         self.folder = request.parts or _folder(request.place, self.launched)
 
     def rank(self) -> Optional[Rank]:
-        """Return (rank, number of ranks) of this process; None if it is no part of a job."""
         return rank_of_process() or ((0, 1) if self.child else None)
 
     def part_folder(self, rank: Rank) -> str:
@@ -111,7 +106,7 @@ class Job:
     def attachments(
         self, wanted: Callable[[], bool], safely: Callable[..., Any]
     ) -> Dict[str, Callable[[Any], None]]:
-        """Return hooks on ``subprocess`` and ``multiprocessing`` that measure new processes."""
+        """Return import hooks, so that new processes are measured, too."""
         # a launcher has started one lstmprof per rank, or Nsight Systems records the script
         if self.launched is not None or self.request.folder:
             return {}
@@ -147,7 +142,7 @@ class Job:
         return {"subprocess": watch_commands, "multiprocessing.spawn": watch_spawning}
 
     def _watched(self, args: Any, env: Mapping[str, str]) -> Optional[List[str]]:
-        """Change a launcher's command for a training process, so that the process is measured."""
+        """Change a launcher's command, so that the training process is measured."""
         launched = any(_LAUNCHED.fullmatch(n) and n not in os.environ for n in map(str, env))
         parsed = _parsed(args) if launched and isinstance(args, (list, tuple)) else None
         if parsed is None:
@@ -165,7 +160,7 @@ class Job:
         return [*python, main, _written(request)]
 
     def _spawned(self, command: List[str]) -> List[str]:
-        """Change the command of a multiprocessing process, so that the process is measured."""
+        """Change a multiprocessing command, so that its process is measured."""
         path = _written(dataclasses.replace(self.request, parts=self.folder))
         code = (
             "try:\n import sys; sys.path.insert(0, {!r})\n"
@@ -192,10 +187,7 @@ def _folder(place: str, launched: Optional[Rank]) -> str:
 
 
 def _parsed(args: Sequence[Any]) -> Optional[Tuple[List[str], bool, str, List[str]]]:
-    """Parse a command: ``python -m train -v`` -> ``(["python"], True, "train", ["-v"])``.
-
-    Return None for a command that runs no Python script.
-    """
+    """Parse ``python -m train -v`` to ``(["python"], True, "train", ["-v"])``."""
     words = [os.fspath(word) for word in args]
     if not words or not _PYTHON.fullmatch(os.path.basename(words[0])):
         return None

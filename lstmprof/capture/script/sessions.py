@@ -72,7 +72,7 @@ class _RankSession(Session):
 
 
 class _ByNsys(Session):
-    """A session under Nsight Systems, which writes the run after the recording has ended."""
+    """A session whose run is written when Nsight Systems has ended."""
 
     def __init__(self, place: str, folder: str, **options: Any) -> None:
         super().__init__(place, **options)

@@ -30,7 +30,7 @@ class GraphSizes:
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return input shapes and dtypes of ops that are equal in all graphs of the function."""
+        """Return input shapes that are the same in all of a function's graphs."""
         from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 
         traced: List[Any] = getattr(self.function, "_list_all_concrete_functions", list)()
@@ -45,7 +45,7 @@ class GraphSizes:
 
 
 class KerasLayers:
-    """Puts ranges with the sizes around Keras's LSTM and GRU in steps that run op by op."""
+    """Puts ranges with sizes around Keras's LSTM and GRU in eager mode."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps

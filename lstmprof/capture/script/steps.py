@@ -10,14 +10,11 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Union
 
-#: After this many calls of the first optimizer, all optimizers are known. In arXiv:1701.07875 the
-#: critic steps five times as often as the generator, so both appear within six calls.
+#: Calls until all optimizers are known. In arXiv:1701.07875, one steps 5 times as often.
 OBSERVED = 6
-#: After this many calls, all compiled functions or Keras models are known. Few, because these calls
-#: delay the measurement of every script: only PyTorch shows that there is a single optimizer.
+#: Calls until all compiled functions or Keras models are known. More would delay every run.
 OBSERVED_ELSEWHERE = 2
-#: Hook -> how reliable it is: the highest number decides. A script may compute gradients several
-#: times per step, and Keras calls the hooks of its backend, too.
+#: Hook -> reliability: the highest number decides. Keras also calls its backend's hooks.
 SOURCES = {
     **dict.fromkeys(("torch gradient", "tensorflow gradient", "jax gradient"), 0),
     **dict.fromkeys(("torch", "tensorflow", "jax"), 1),
@@ -93,7 +90,7 @@ class Steps:
                 self.session.step_begin()
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
-        """End a step if calls of ``who``, such as an optimizer, are the ones that end steps."""
+        """End a step if calls of ``who``, such as an optimizer, end steps."""
         self.safely(self._ends, source, who, outcome, follows)
 
     def _ends(self, source: str, who: Any, outcome: Any, follows: bool) -> None:
@@ -111,7 +108,7 @@ class Steps:
             self.session.step_begin()
 
     def counts(self, source: str) -> bool:
-        """Return whether a step found by this hook, such as ``"keras"``, may be measured now."""
+        """Return whether to measure a step that a hook such as ``"keras"`` reports."""
         if self.over or not self.here:
             return False
         if self.source is None or source == self.source:
@@ -132,7 +129,7 @@ class Steps:
         self.over = self.session is None
 
     def _is_last(self, who: Any) -> bool:
-        """Return whether this call ends a step; False while calls are only observed."""
+        """Return whether this call ends a step."""
         key = who if isinstance(who, str) else id(who)
         if key not in self._who:
             self._who[key] = who
@@ -172,7 +169,7 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the least often called key, or the last of equals: ``["a", "b", "a"]`` -> ``"b"``."""
+    """Return the key called least often: ``["a", "b", "a"]`` -> ``"b"``."""
     # the last step may be incomplete, so counts that differ by one are equal
     counts = {key: calls.count(key) for key in calls}
     fewest = min(counts.values())

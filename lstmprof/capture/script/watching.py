@@ -127,7 +127,7 @@ class Watching:
         return attached
 
     def _begun(self, source: str) -> Any:
-        """Begin the session at the first step; None if it cannot begin."""
+        """Begin the session at the first step."""
         from lstmprof.capture.script.sessions import session_of
 
         try:
@@ -290,7 +290,7 @@ def _file_and_line(error: Exception) -> str:
 
 
 class ImportWatch(importlib.abc.MetaPathFinder):
-    """After the import of a module, calls the function that ``attach`` has for its name."""
+    """Calls a function after the import of a module."""
 
     def __init__(self, attach: Dict[str, Attach]) -> None:
         self._attach = dict(attach)
@@ -301,7 +301,7 @@ class ImportWatch(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[Any]:
-        """Find a module as Python does; its loader then also calls the function in ``attach``."""
+        """Find a module as Python does, and wrap its loader."""
         attach = self._attach.pop(name, None)
         if attach is None:
             return None

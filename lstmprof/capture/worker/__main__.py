@@ -159,13 +159,13 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
 
 
 def _leave_out(row: Implementation) -> None:
-    """Make the framework's optional imports fail, such as pandas, because they take time."""
+    """Leave out the framework's optional imports, which take time."""
     for name in (row.framework, row.library):
         sys.modules.update(dict.fromkeys(NOT_NEEDED.get(name or "", ())))  # type: ignore[arg-type]
 
 
 def _computes_workload(request: CaptureRequest, device: str, report: Report) -> Optional[bool]:
-    """Return whether the user's file computes the workload; None for built-in implementations."""
+    """Return whether the user's file computes the workload."""
     if request.file is None:
         return None
     from lstmprof.capture.worker.checked_file import computes_workload
@@ -280,6 +280,7 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
     # otherwise cuBLAS matmuls raise an error
     if framework == "torch" and request.deterministic and on_gpu:
         variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    # XLA does not replay command buffers (CUDA graphs) while a profiler is on
     if on_gpu and not request.cuda_graph and _makes_command_buffers(request, framework):
         given = os.environ.get("XLA_FLAGS", "")
         variables["XLA_FLAGS"] = (
@@ -289,11 +290,7 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
 
 
 def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
-    """Return whether XLA would replay parts of the step as CUDA graphs.
-
-    Their kernels have no names in a profile. While a profiler is on, XLA runs such parts kernel by
-    kernel, so the profiled step would differ from the timed step.
-    """
+    """Return whether XLA would replay parts of the step as CUDA graphs."""
     package, since = XLA_PACKAGES.get(framework, ("", ()))
     if not package or (framework == "tensorflow" and not request.xla) or not host.cuda_devices():
         return False
@@ -355,7 +352,7 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def process(arguments: List[str]) -> int:
-    """Run ``main`` with the garbage collector off, except for one collection before the passes."""
+    """Run ``main`` without automatic garbage collection."""
     gc.disable()
     code = main(arguments)
     gc.freeze()

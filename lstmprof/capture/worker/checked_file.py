@@ -29,7 +29,7 @@ Arrays = Dict[str, Any]
 def computes_workload(
     file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]
 ) -> bool:
-    """Check a file that has ``load``, and so claims to compute the workload; else return False."""
+    """Check a file that claims to compute the workload, because it has ``load``."""
     if not file.claims:
         report("{} {}".format(file.file.file_name, NO_CLAIM))
         return False
@@ -100,10 +100,7 @@ def _error(value: Any, right: Any) -> float:
 
 
 def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
-    """Return, for each parameter, which element of the shared weights each of its elements is.
-
-    ``[[3, -4], [0, 5]]``: elements 3, 4 (negated) and 5 of the weights; 0 is none of them.
-    """
+    """Return which element of the shared weights each parameter's element is."""
     first, second = (_loaded(file, workload, factor) for factor in (1, 2))
     element_numbers = []
     for (name, numbers), doubled in zip(first.items(), second.values()):
@@ -116,6 +113,7 @@ def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
                 ),
                 "only copy, transpose, split or reorder them",
             )
+        # 3: element 3 of the shared weights; -4: element 4, negated; 0: none
         element_numbers.append(elements)
     return element_numbers
 
@@ -138,7 +136,7 @@ def _count(workload: Workload) -> int:
 
 
 def _summed(gradients: Arrays, element_numbers: List[Any], workload: Workload) -> Arrays:
-    """Return the gradient of each shared weight, summed over the parameters that hold it."""
+    """Return the gradient of each shared weight, summed over parameters."""
     flat = np.zeros(_count(workload) + 1)
     for own, elements in zip(gradients.values(), element_numbers):
         gradient = np.asarray(own, np.float64) * np.sign(elements)

@@ -39,11 +39,9 @@ MOST_STEPS, MOST_NS = 50, 500_000_000
 _LEAST_SAMPLES = 20
 #: A line with a smaller share of the time is not reported.
 _LEAST_SHARE = 0.05
-#: Two pauses between samples. If a step runs longer than this after its last sample, a call kept
-#: the GIL. A shorter time is added to the first sample of the next step.
+#: If a step runs longer than two pauses after its last sample, a call kept the GIL.
 _LONGEST_END_NS = 2e9 * _PAUSE_S
-#: A line without a call waits if its thread is blocked for this share of its time. The rest may be
-#: waiting for a CPU on a busy machine. Chosen by hand.
+#: A line without a call waits if blocked for this share of its time. Chosen by hand.
 _WAITING_SHARE = 0.2
 _FRAMEWORKS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
@@ -79,15 +77,12 @@ _Stack = Tuple[_At, ...]
 
 
 class _Line(NamedTuple):
-    """A line of the script, or a whole function (its first line, without a call).
-
-    ``beside``: the line runs in another thread than the steps.
-    """
+    """A line of the script, or a whole function (its first line, without a call)."""
 
     code: CodeType
     line: int
     call: Optional[str] = None
-    beside: bool = False
+    beside: bool = False  # in another thread than the steps
 
 
 class LineSampler:
@@ -229,7 +224,7 @@ class LineSampler:
             self._collecting_ns += time.perf_counter_ns() - self._collection_ns
 
     def lines(self) -> Optional[List[Dict[str, Any]]]:
-        """Return the lines with the largest shares of the steps' time; None with few samples."""
+        """Return the lines with the largest shares of the steps' time."""
         if self._samples < _LEAST_SAMPLES or not self._ns:
             return None
         waited: Counter[_Line] = collections.Counter()
@@ -274,7 +269,7 @@ class LineSampler:
         return spent
 
     def _row(self, line: Optional[_Line], ns: int, waited_ns: int) -> Dict[str, Any]:
-        """Describe a line for run.json; None is the garbage collector."""
+        """Describe a line of the script for run.json."""
         shows_waits = self._shows_waits and not (line and line.beside)
         return {
             "file": line and os.path.basename(line.code.co_filename),
@@ -289,7 +284,7 @@ class LineSampler:
 
 
 def _is_called_by_framework(frame: Optional[FrameType]) -> bool:
-    """Return whether a framework called the innermost of the user's functions on this stack."""
+    """Return whether a framework called the user's innermost function."""
     while frame is not None and not _is_own(frame.f_code.co_filename):
         frame = frame.f_back
     while frame is not None:
@@ -300,7 +295,7 @@ def _is_called_by_framework(frame: Optional[FrameType]) -> bool:
 
 
 def _may_wait(line: _Line, is_innermost: bool) -> bool:
-    """Return whether blocked time at this line may be a wait of the script, not of a framework."""
+    """Return whether the script, not a framework, may wait at this line."""
     if not is_innermost:
         return True
     if line.call is None:
@@ -362,10 +357,7 @@ def _line_at(code: CodeType, last: int) -> int:
 
 
 def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
-    """Return the name of the function that an instruction calls, such as ``module.function``.
-
-    It is ``.method`` if the object is unknown, such as a local variable.
-    """
+    """Return the name of the called function: ``module.function`` or ``.method``."""
     tree = _expression(code, last)
     if not isinstance(tree, ast.Call):
         return None

@@ -94,10 +94,10 @@ def _version(package: str) -> Any:
 
 
 def packages() -> Optional[Dict[str, Any]]:
-    """Return every installed package with its version; None in Python 3.7."""
+    """Return every installed package with its version."""
     try:
         from importlib import metadata
-    except ImportError:
+    except ImportError:  # Python 3.7
         return None
     versions: Dict[str, Any] = {}
     for distribution in metadata.distributions():

@@ -48,7 +48,7 @@ def nvtx_ranges() -> Optional[Ranges]:
 
 
 def domain_ranges() -> Optional[Ranges]:
-    """Return NVTX ranges in lstmprof's domain; None without the package nvtx."""
+    """Return NVTX ranges in lstmprof's domain."""
     try:
         import nvtx
     except ImportError:
@@ -60,15 +60,12 @@ def domain_ranges() -> Optional[Ranges]:
 
 @functools.lru_cache(maxsize=None)
 def _domain(nvtx: Any) -> Any:
-    """Return the NVTX domain, even if nvtx (0.2.13 and later) treats it as unwanted.
-
-    nsys 2022.4 answers that it does not want the domain, but records its ranges anyway (seen with
-    nvtx 0.2.17). nvtx would then return a dummy without effect. Source: ``Domain.__new__`` of
-    nvtx/_lib/lib.pyx.
-    """
+    """Return the NVTX domain, even if nvtx treats it as unwanted."""
+    # nsys 2022.4 says that it does not want the domain; nvtx 0.2.13+ then returns a dummy
     domain = nvtx.get_domain(DOMAIN)
     if type(domain).__name__ != "DummyDomain" or TOOL not in os.environ:
         return domain
+    # nsys records the ranges anyway; as in ``Domain.__new__`` of nvtx/_lib/lib.pyx
     lib = sys.modules[type(domain).__module__]
     try:
         wanted = object.__new__(lib.Domain)
@@ -146,15 +143,13 @@ def compressed(path: str, place: str) -> str:
     return place
 
 
-#: Length of the first profiler session, which is discarded. Steps are slower in a process's first
-#: session, and in the first tenths of a second of any session (seen on CPUs with torch 2.13 and
-#: TensorFlow 2.21).
+#: Length of the first session, which is discarded: its steps are slow (torch 2.13, TF 2.21).
 THROWAWAY_NS = 500_000_000
 THROWAWAY_STEPS = 100
 
 
 def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
-    """Yield the step numbers of the discarded session: ``steps``, or more within 0.5 s."""
+    """Yield the step numbers of a discarded session of at least 0.5 s."""
     start_ns = clock()
     for number in range(steps + THROWAWAY_STEPS):
         if number >= steps and clock() - start_ns >= THROWAWAY_NS:

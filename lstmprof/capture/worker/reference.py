@@ -111,7 +111,7 @@ CELLS: Dict[str, Tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def forward(cell: str, w: Dict[str, Array], slot: str, inputs: Array) -> DirectionTrace:
-    """Run one direction of a layer, such as ``l0_reverse``, over (time, batch, features)."""
+    """Run a direction, such as ``l0_reverse``, over (time, batch, features)."""
     h = c = np.zeros((inputs.shape[1], w[f"weight_hh_{slot}"].shape[1]))
     hiddens, steps = [h], []
     for x in inputs:
@@ -180,7 +180,7 @@ def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> Ref
 
 
 def _parts(workload: Workload, batch: Batch) -> List[Tuple[slice, slice]]:
-    """Return (time steps, batch) slices to compute separately: one per sequence if lengths vary."""
+    """Return the (time, batch) slices to compute separately."""
     if not workload.variable_length:
         return [(slice(None), slice(None))]
     lengths = np.asarray(batch.lengths).tolist()
@@ -277,6 +277,7 @@ def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
 
 def _sequence_ctc(scores: Array, target: Array) -> Tuple[float, Array]:
     """Return −log p(target), and the probability of each class at each time."""
+    # the labels with a blank around each
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target
     alpha = _path_sums(scores, spelled)
@@ -291,10 +292,7 @@ def _sequence_ctc(scores: Array, target: Array) -> Tuple[float, Array]:
 
 
 def _path_sums(scores: Array, spelled: Array) -> Array:
-    """Return (time, symbols): log p of all paths that are at a symbol at a time.
-
-    Symbols are the target's labels with a blank around each.
-    """
+    """Return CTC's forward sums: log p (time, symbols) of the paths to a symbol."""
     sums = np.full((len(scores), len(spelled)), -np.inf)
     sums[0, :2] = scores[0, spelled[:2]]
     may_skip = np.zeros(len(spelled), bool)

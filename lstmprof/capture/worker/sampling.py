@@ -185,7 +185,7 @@ def _collapse(binary: str, data: str, place: str) -> None:
 
 
 def collapsed(lines: Iterable[str]) -> Counter[str]:
-    """Count equal stacks in the output of ``perf script``: ``{"thread (7): python;main;f": 3}``."""
+    """Count the stacks in ``perf script``: ``{"thread (7): main;f": 3}``."""
     counts: Counter[str] = collections.Counter()
     thread = ""
     frames: List[str] = []

@@ -22,7 +22,7 @@ FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "Leak
 
 
 def inputs_in_trace(path: str) -> List[OpInputs]:
-    """Return input shapes and dtypes of the ops in torch.profiler's JSON, earliest op first."""
+    """Return the input shapes of the ops in torch.profiler's JSON, earliest first."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     ops = [event for event in events if event.get("cat") == "cpu_op" and "ts" in event]
@@ -54,7 +54,7 @@ def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optiona
 
 
 def inputs_of(nodes: Iterable[Any], batch: Optional[int] = None) -> Iterator[OpInputs]:
-    """Yield the input shapes of each node, and of the matmul that may be fused into the node."""
+    """Yield the input shapes of each node and of a matmul fused into it."""
     for op in nodes:
         yield _inputs(op, op.name, batch)
         product = _fused_product(op)

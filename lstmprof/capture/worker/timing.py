@@ -30,8 +30,7 @@ from lstmprof.capture.worker.machine.usage import (
 Clock = Callable[[], int]
 Turn = Callable[[], None]
 
-#: A turn has one iteration, or all iterations that begin within this time. If there are several,
-#: the first is a warm-up, because other workers have changed the caches.
+#: A turn has one iteration, or all iterations that begin within this time.
 TURN_NS = 20_000_000
 #: Progress is shown at most this often, because showing it takes time on the same machine.
 REPORT_EVERY_NS = 1_000_000_000
@@ -46,12 +45,9 @@ MOST_OF_TURN = 100
 
 
 class Iteration(NamedTuple):
-    """One row of timings.parquet.
+    """One row of timings.parquet."""
 
-    It is a tuple, because a frozen dataclass takes five times as long to create. ``waiting`` is
-    recorded only for the user's own code, whose threads may wait for a CPU or for something else.
-    """
-
+    # a tuple, because a frozen dataclass takes five times as long to create
     iteration: int
     warmup: bool
     after_profile: bool
@@ -60,12 +56,12 @@ class Iteration(NamedTuple):
     counts: Counts
     loss: Optional[float]
     turn: Optional[int] = None
-    waiting: Waiting = Waiting()
+    waiting: Waiting = Waiting()  # recorded only for the user's own code
 
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """The step to time, and functions that read its outcome after the clock has stopped."""
+    """The step to time, and functions that read its outcome afterwards."""
 
     step: Callable[[], Any]
     loss: Callable[[Any], float]
@@ -76,10 +72,10 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """How many iterations to run; fewer, but at least ``least``, if ``most_ns`` are over."""
+    """How many iterations to run."""
 
     iterations: int
-    most_ns: Optional[int] = None
+    most_ns: Optional[int] = None  # stop after this time, if ``least`` have run
     least: int = LEAST_ITERATIONS
 
     def halves(self) -> Tuple[Quota, Quota]:
@@ -147,10 +143,7 @@ def shared(
     clock: Clock,
     first: int = 0,
 ) -> List[Iteration]:
-    """Time iterations, in turns with other workers if there are any.
-
-    Turn n of this worker runs next to turn n of each other worker.
-    """
+    """Time iterations, in turns with other workers if there are any."""
     if turn is None:
         most_ns, least = share.most_ns, share.least
         return timed(loop, 0, share.iterations, report, clock, most_ns=most_ns, least=least)
@@ -159,7 +152,8 @@ def shared(
         turn()
         own = timed(loop, 0, MOST_OF_TURN, report, clock, most_ns=TURN_NS, least=1)
         if len(own) > 1:
-            own[0] = own[0]._replace(warmup=True)
+            own[0] = own[0]._replace(warmup=True)  # other workers have changed the caches
+        # runs next to each other worker's turn of this number
         rows = joined(rows, [row._replace(turn=first + number) for row in own])
         took_ns = sum(row.wall_ns for row in rows)
         if share.most_ns is not None and number + 1 >= share.least and took_ns >= share.most_ns:
@@ -186,10 +180,10 @@ def refuse_unless_finite(loss: float, number: int) -> None:
 
 @contextlib.contextmanager
 def collector_frozen() -> Iterator[None]:
-    """Turn the garbage collector off, and exempt all live objects from later collections."""
+    """Turn the garbage collector off."""
     was_on = gc.isenabled()
     gc.collect()
-    gc.freeze()
+    gc.freeze()  # exempt live objects from later collections
     gc.disable()
     try:
         yield

@@ -45,7 +45,7 @@ MEND = "correct the file, and repeat the capture"
 
 
 class UsersFile:
-    """A user's file with the interface of an implementation; each framework has a subclass."""
+    """A user's file, with the interface of an implementation."""
 
     KERNELS = ()
 
@@ -70,7 +70,7 @@ class UsersFile:
         """Seed the framework, so that ``build`` draws the same weights everywhere."""
 
     def fault(self, network: Any) -> Optional[str]:
-        """Say what is wrong, such as ``a tuple, not …``, if the loop cannot train the network."""
+        """Say what is wrong with the network, such as ``a tuple, not …``."""
         return None
 
     def load(self, network: Any, weights: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ def _loaded(file: ImplementationFile, name: str) -> Any:
 
 
 def file_and_line(error: BaseException, file: ImplementationFile) -> str:
-    """Return the innermost line of the file that led to an error: ``mymodel.py:31 in forward``."""
+    """Return the file's line that led to an error: ``mymodel.py:31 in forward``."""
     frames = traceback.extract_tb(error.__traceback__)
     within = [f for f in frames if os.path.abspath(f.filename) == file.path]
     if isinstance(error, SyntaxError) and error.filename == file.path:

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 TIMINGS = "timings"
 _TOP, _TOP_OF_ONE = 5, 20
-#: The first step of a larger profile is shown early. A smaller one takes about three seconds to
-#: read.
+#: The first step of a larger profile is shown early; a smaller one takes three seconds to read.
 LEAST_BYTES = 2**28
-#: Number of devices whose first step is printed; one more line counts the other devices.
+#: Number of devices whose first step is printed.
 _LANES_EACH = 2
 
 
@@ -154,17 +153,14 @@ def _show(
 
 
 class FirstAnswers:
-    """Prints the first step of a large profile early; checks it when the whole file is read."""
+    """Prints the first step of a large profile early, and checks it at the end."""
 
     def __init__(self, least_bytes: int = LEAST_BYTES) -> None:
         self._least_bytes = least_bytes
         self._shown_early: dict[str, FirstStep] = {}
 
     def show_early(self, path: Path, name: str) -> None:
-        """Print the breakdown of the first step before reading the rest of a profile.
-
-        An error is printed, and the profile is read nevertheless.
-        """
+        """Print the breakdown of the first step before reading the rest of a profile."""
         # imported here, because profile readers import slowly and stored runs do not need them
         from lstmprof.breakdown.first_step import first_step
         from lstmprof.runs.border import border
@@ -181,7 +177,7 @@ class FirstAnswers:
                 options.say(line)
 
     def check(self, breakdowns: Sequence[Breakdown]) -> None:
-        """Tell the user to ignore a printed first step if the whole file shows other times."""
+        """Tell the user to ignore the early first step if it was wrong."""
         if not self._shown_early:
             return
         from lstmprof.breakdown.first_step import matches

@@ -120,7 +120,7 @@ def command(
     wanted = DiagnosisOptions(without, gemm_at_roofline, limits, rank, device, forms)
     with options.leaving_out() as left_out:
         runs = options.runs_of_each(paths, left_out)
-        # Runs that the user names one by one must be comparable. Runs of a folder need not be.
+        # Runs that the user names one by one must be comparable.
         named = len(runs) > 1 and all(len(path_runs) == 1 for path_runs in runs)
         tables = ("ledger", "collectives")
         breakdowns = options.broken_down(
@@ -155,7 +155,7 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str, details: Sequence[str]) 
 
 
 def _show_gain(since: str, diagnoses: Sequence[Diagnosis], wanted: DiagnosisOptions) -> None:
-    """Print how much faster each run is than an earlier run, which is at path ``since``."""
+    """Print how much faster each run is than the earlier run at ``since``."""
     from lstmprof.breakdown import break_down
     from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.verdict.verdict_text import gained

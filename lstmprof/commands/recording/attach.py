@@ -64,7 +64,7 @@ def _log_of(pid: int) -> Path:
 
 
 def _rows(pid: int, log: Path, seen: int) -> Iterator[dict[str, Any]]:
-    """Yield the profiles that a user requested, as rows of the process's log, until it ends."""
+    """Yield the requested profiles from the log of a process, until it ends."""
     with log.open(encoding="utf-8") as lines:
         lines.seek(seen)
         while True:

@@ -66,7 +66,7 @@ def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
 
 
 def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
-    """Return options for the fields of a workload; with ``many``, ``128,512`` is allowed."""
+    """Return options for the fields of a workload (``many``: also ``128,512``)."""
     return (
         _size("layers", many=many),
         _size("hidden", many=many),
@@ -348,7 +348,7 @@ def command(
 
 
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
-    """Return each workload in ``names`` with each combination of sizes in ``overrides``."""
+    """Combine each workload in ``names`` with each combination of sizes."""
     rows = [w.name for w in NAMED]
     matches = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
     chosen = [name for name in rows if name in matches] + sorted(matches - set(rows))
@@ -363,7 +363,7 @@ def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloa
 
 
 def _wish(options: dict[str, Any]) -> Wish:
-    """Remove the choice of Python and package versions from ``options``, and return it."""
+    """Take the wanted Python and package versions out of ``options``."""
     from lstmprof.capture.interpreters import Wish
 
     versions = options.pop("versions") or ""

@@ -94,7 +94,7 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **flags: Any)
 
 
 class _ProgressLine:
-    """Shows progress on stderr: a changing line on a terminal, or a line every few seconds."""
+    """Shows progress on stderr, in one changing line on a terminal."""
 
     def __init__(self) -> None:
         self._shown_s: float | None = None
@@ -107,7 +107,7 @@ class _ProgressLine:
             options.say(text)
 
     def clear(self) -> None:
-        """Erase the progress line on a terminal before another line."""
+        """Erase the progress line on a terminal."""
         if sys.stderr.isatty():
             write_over("")
 

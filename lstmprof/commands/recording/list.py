@@ -76,7 +76,7 @@ def command(what: str | None, all_: bool, format_: str, template: str | None) ->
 
 
 def _chosen(what: str | None) -> Sequence[Implementation]:
-    """Return the implementations that ``what`` names: a family, one implementation, or all."""
+    """Return the implementations that ``what`` names."""
     if what is None or what in LISTED:
         return TABLE
     if what in FAMILIES:

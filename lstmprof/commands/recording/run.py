@@ -24,12 +24,7 @@ class _RunCommand(click.Command):
     """The command ``run``, whose last arguments belong to the user's script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Pass unknown options on if they follow ``-m MODULE`` or a launcher such as torchrun.
-
-        Raises:
-            UsageError: another option is unknown; the message says where the script's options
-                belong.
-        """
+        """Parse options; those after ``-m MODULE`` or a launcher belong to the script."""
         try:
             return super().parse_args(ctx, list(args))
         except click.NoSuchOption as error:

@@ -20,28 +20,25 @@ from lstmprof.base.errors import one_line
 from lstmprof.base.numbers import bare, cropped, cut_text
 from lstmprof.base.streams import CONTROL, styled
 
-#: Blue bars: busy time, or less time than in the other run. Orange bars: idle time, or more time.
-#: The contrast is at least 3:1 on white and on black.
+#: Colours of bars, with a contrast of 3:1 or more on white and on black.
 BLUE, ORANGE = "#3b7dd8", "#c8710a"
 #: Least and largest width of bars, in characters.
 _SHORTEST, _LONGEST = 8, 30
 _BLOCK = "█"
 #: Width of output to a pipe or a file, in characters.
 PIPED = 100
-#: Spaces between columns; width in characters to which names are shortened before columns are
-#: omitted.
+#: Spaces between columns; width of names below which columns are omitted instead.
 _SPACE, _LEAST_NAME = 2, 32
-#: If the terminal is narrower, headers say "fast" and "slow" instead of names of runs.
+#: Below this width, headers say "fast" and "slow" instead of names of runs.
 _NARROW = 100
-#: Indentation of the later lines of a wrapped text. No other lines have it, so a fake line of
-#: output in a name is visible.
+#: Indentation of wrapped lines only, so that a fake line of output in a name is visible.
 _CONTINUED = "    "
 #: Replacements for characters that the output's encoding, such as ASCII, lacks.
 _NEAREST = str.maketrans(
     {"–": "-", "−": "-", "…": "~", "×": "x", "µ": "u", "±": "+-", "→": "->", "²": "2"}
 )
 
-#: A formula in a spreadsheet begins with one of these; some are full-width.
+#: A text that begins like this is a formula in a spreadsheet.
 _RUN_BY_SPREADSHEETS = tuple("=+-@＝＋－＠")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?").fullmatch
 
@@ -51,7 +48,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Bars:
-    """The bars beside a table: a value and a colour per row; None has no bar."""
+    """The bars beside a table, with a value and a colour per row."""
 
     values: Sequence[float | None]
     colours: Sequence[str]
@@ -69,11 +66,7 @@ def write_json(value: Any, out: TextIO | None = None) -> None:
 def write_csv(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], out: TextIO | None = None
 ) -> None:
-    """Print CSV in UTF-8, with a header; unknown values are empty.
-
-    A list of texts is joined by ``; ``; other nested values become JSON. Text that a spreadsheet
-    would execute gets an apostrophe in front. Source: OWASP, "CSV Injection".
-    """
+    """Print CSV in UTF-8, with a header."""
     out = out or sys.stdout
     if hasattr(out, "reconfigure"):
         out.reconfigure(encoding="utf-8")
@@ -104,12 +97,7 @@ def write_table(
     bars: Bars | None = None,
     blank: bool = True,
 ) -> None:
-    """Print a table of texts; columns whose name starts with ``>`` are right-aligned.
-
-    If lines are too long, the columns ``crop`` (names) and ``cut`` (sentences) are shortened. On a
-    terminal, ``spare`` columns are then omitted, the first one first. ``bars`` are drawn on a
-    terminal if there is room. With ``blank``, an empty line follows.
-    """
+    """Print a table of texts that fits the width of the terminal."""
     columns = [one_line(name) for name in columns]
     cells = [[one_line(cell) for cell in row] for row in rows]
     names = [crop] if isinstance(crop, str) else crop
@@ -143,7 +131,7 @@ def _fitted(
     width: int,
     bars: Bars | None,
 ) -> tuple[Sequence[str], int]:
-    """Return (columns to omit so that lines fit, width that is left for bars)."""
+    """Return (columns to omit, width left for bars)."""
     drawable = bars is not None and printable(_BLOCK)
     hidden = _left_out(columns, cells, long, spare, width - _SPACE - _SHORTEST)
     if not drawable or hidden is None:
@@ -160,10 +148,7 @@ def _fitted(
 def _left_out(
     columns: Sequence[str], cells: Cells, long: Sequence[str], spare: Sequence[str], width: int
 ) -> tuple[str, ...] | None:
-    """Return the first few of the ``spare`` columns without which lines fit into ``width``.
-
-    Return None if lines do not fit even without all of them.
-    """
+    """Choose which ``spare`` columns to hide, so that lines fit into ``width``."""
     needed = {
         name: _SPACE + (min(wide, _LEAST_NAME) if name in long else wide)
         for name, wide in zip(columns, _widths(columns, cells), strict=True)
@@ -176,7 +161,6 @@ def _left_out(
 
 
 def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
-    """Return the width of each column in characters."""
     return [
         max(len(spoken(name.removeprefix(">"))), *(len(spoken(row[i])) for row in cells), 0)
         for i, name in enumerate(columns)
@@ -186,10 +170,7 @@ def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
 def _shorten(
     columns: Sequence[str], cells: Cells, names: Sequence[str], cut: Sequence[str], width: int
 ) -> None:
-    """Shorten texts in the columns ``names`` and ``cut``, so that lines fit into ``width``.
-
-    ``cells`` is changed in place.
-    """
+    """Shorten long texts in ``cells`` in place, so that lines fit into ``width``."""
     wide, long = _widths(columns, cells), [*names, *cut]
     places = sorted((i for i, name in enumerate(columns) if name in long), key=lambda i: wide[i])
     fixed = sum(w + _SPACE for i, w in enumerate(wide) if i not in places)
@@ -203,7 +184,7 @@ def _shorten(
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
-    """Draw one bar per row; a value other than zero has at least 1/8 character."""
+    """Draw one bar per row; values other than zero have at least 1/8 character."""
     from rich.bar import Bar
 
     values = [value or 0.0 for value in bars.values]
@@ -242,11 +223,7 @@ def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -
 
 
 def write_line(text: str = "", *, style: str = "", head: str = "", wrap: bool = False) -> None:
-    """Print one line; its beginning ``head`` is bold.
-
-    A long line is broken between words on a terminal. In a pipe or file, it is broken only with
-    ``wrap``.
-    """
+    """Print one line, wrapped on a terminal; its beginning ``head`` is bold."""
     from rich.text import Text
 
     screen, line = console(), spoken(_indented(text))
@@ -271,7 +248,7 @@ def _indented(text: str) -> str:
 
 
 def wrapped(head: str, text: str) -> list[str]:
-    """Break ``text`` into lines after ``head``; later lines begin below ``text``."""
+    """Break ``text`` into lines, all beside ``head``."""
     from lstmprof.diagnose.verdict import verdict_text
 
     return verdict_text.wrapped(spoken(head), spoken(one_line(text)), "", None, console().width)
@@ -283,7 +260,7 @@ def write_under(head: str, text: str) -> None:
 
 
 def write_lines(lines: Sequence[str], *, bold: int) -> None:
-    """Print lines as they are; the first ``bold`` characters are bold."""
+    """Print lines as they are, the first characters in bold."""
     from rich.text import Text
 
     words = Text(spoken("\n".join(map(_indented, lines))))
@@ -323,13 +300,11 @@ def printable(text: str) -> bool:
 
 
 def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> list[str]:
-    """Round parts so that the printed numbers add up to ``whole``.
-
-    The method is the largest remainder (Hamilton).
-    """
+    """Round parts so that the printed numbers add up to ``whole``."""
     scale = 10**digits
     floors = [math.floor(v * scale) for v in values]
     missing = round(whole * scale) - sum(floors)
+    # the largest remainder method (Hamilton)
     by_remainder = sorted(range(len(values)), key=lambda i: floors[i] - values[i] * scale)
     for i in by_remainder[: max(missing, 0)]:
         floors[i] += 1

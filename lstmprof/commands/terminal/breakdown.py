@@ -19,12 +19,11 @@ from lstmprof.commands.terminal import tables, timings, warned
 
 #: Decimals of milliseconds, to show microseconds.
 _DIGITS = 3
-#: With ``--table ledger``, a run with more lanes (devices of ranks) has one table with a row per
-#: lane.
+#: A run with more lanes (devices of ranks) has one table with a row per lane.
 _LANES_EACH = 3
-#: If fewer activities than this share have a launch call, or an op, a line says so. Chosen by hand.
+#: A line warns if fewer activities than this share have a launch or an op. Chosen by hand.
 _MOST_LINKED = 0.9
-#: At most so many parts of a step have rows of their own, if they take at least this share of it.
+#: At most so many parts of a step have own rows, if they take at least this share of it.
 _PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
 #: A part of the breakdown has a column if it takes at least this share of some step.
@@ -36,10 +35,7 @@ Part = tuple[str, str, int]
 
 
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
-    """Print each run's times, its breakdown and its ``top`` longest kernels.
-
-    The breakdown shows the clean step, or the profiled steps if ``profiled``.
-    """
+    """Print each run's times, its breakdown and its ``top`` longest kernels."""
     timings.show(breakdowns)
     for breakdown in sorted(breakdowns, key=timings.step_ns):
         steps = breakdown.steps(profiled=profiled)
@@ -53,7 +49,7 @@ def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> No
 
 
 def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
-    """Print a table of each run, with at most ``top`` rows; ``ledger`` always has all rows."""
+    """Print a table of each run, with at most ``top`` rows."""
     if name == "timings":
         timings.show(breakdowns, statistics=True)
         if not any(breakdown.timings for breakdown in breakdowns):
@@ -84,7 +80,7 @@ def _omits_ops(breakdown: Breakdown) -> bool:
 
 
 def show_end(breakdowns: Sequence[Breakdown]) -> None:
-    """Print how much time the machine cost, each kind of warning once, and useful options."""
+    """Print the machine's disturbances, warnings and useful options, once for all runs."""
     for breakdown in breakdowns:
         t = breakdown.timings
         lost = t and lost_in_words(t.lost_ns, t.step_ns, t.cpu_share, t.preemptions)
@@ -112,7 +108,7 @@ def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
 
 
 def _shown_parts(step: MeanStep) -> list[Part]:
-    """Return the parts of a step; small busy parts are one sum, small idle parts another."""
+    """Return the parts of a step, with the small ones in two sums: busy and idle."""
     by_size = sorted(step.parts, key=lambda part: -part[2])
     least_ns = _LEAST_SHARE * step.total_ns
     large = {part[:2] for part in by_size[:_PARTS] if part[2] >= least_ns}
@@ -147,7 +143,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """If few activities have a launch call or an op, return a line that says how many."""
+    """Return a line of warning if few activities have a launch call or an op."""
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
@@ -162,7 +158,7 @@ def _linked(breakdown: Breakdown) -> list[str]:
 
 
 def has_steps(breakdown: Breakdown) -> bool:
-    """Return whether the profile has step markers; if not, the whole profile is one step."""
+    """Return whether the profile has step markers."""
     return any(window.step is not None for window in breakdown.windows)
 
 
@@ -188,7 +184,7 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
 
 
 def show_side_by_side(breakdowns: list[Breakdown], *, profiled: bool) -> None:
-    """Print all step times, then the breakdowns side by side, with a row per run and device."""
+    """Print all step times, then a table of breakdowns with one row per run and device."""
     timings.show(breakdowns)
     timed = [place for group in comparable(breakdowns) for place in group]
     groups: dict[str, list[Breakdown]] = {}
@@ -223,7 +219,7 @@ def _row_name(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) 
 
 
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
-    """Return the title of a table in which each row is a step or a whole profile."""
+    """Return the title of a table with one row per step."""
     title = "time per step in ms" if marked else "time of the whole profile in ms"
     if all(step.clean for step in steps):
         recorded = all(step.recording is not None for step in steps)
@@ -234,11 +230,7 @@ def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
 def show_lanes(
     heading: str, of: str, lanes: Sequence[tuple[str, MeanStep]], *, marked: bool = True
 ) -> None:
-    """Print a table with one row per mean step.
-
-    ``lanes`` are pairs (name of the row, mean step), and ``of`` is the header of the names. Without
-    step markers (``marked=False``), a row is the whole profile.
-    """
+    """Print a table with one row per named mean step."""
     steps = [step for _, step in lanes]
     busy, idle = (_columns(steps, state) for state in ("busy", "idle"))
     spare = (_OTHER_IDLE, _OTHER_WORK, *idle[::-1], *busy[::-1])
@@ -265,7 +257,7 @@ def show_lanes(
 
 
 def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
-    """Return the busy or idle parts that are large enough for a column, largest first."""
+    """Return the busy or idle parts that are large enough for a column."""
     shares: dict[str, float] = {}
     large = set()
     for step in steps:
@@ -277,7 +269,7 @@ def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
 
 
 def _cells(step: MeanStep, busy: Sequence[str], idle: Sequence[str], digits: int) -> list[str]:
-    """Return a row in ms: busy parts, other busy, all idle, idle parts, other idle, step."""
+    """Return a row in ms: busy parts, idle parts, step."""
     ms = {(state, part): ns / step.steps / 1e6 for state, part, ns in step.parts}
     parts = []
     for state, named in (("busy", busy), ("idle", idle)):

@@ -39,13 +39,13 @@ from lstmprof.diagnose.verdict.verdict_text import (
     worst_first,
 )
 
-#: More than ``MANY`` diagnoses have a row each, and only the first ``SHOWN`` are printed in full.
+#: More than ``MANY`` diagnoses are a table, of which only ``SHOWN`` are printed in full.
 MANY, SHOWN = 6, 3
 
 
 @dataclass
 class _Labels:
-    """The label of each run in a message; a run's name if labels repeat."""
+    """The labels of runs in messages."""
 
     diagnoses: Sequence[Diagnosis]
     _label_of: dict[str, str] = field(default_factory=dict)
@@ -67,11 +67,7 @@ def show(diagnosis: Diagnosis) -> None:
 def show_all(
     diagnoses: Sequence[Diagnosis], details: Collection[str] = (), *, more: bool = True
 ) -> None:
-    """Print verdicts, worst first, with the requested ``details`` (of ``names.DETAILS``).
-
-    If there are more than ``MANY``, a table of all comes first, and only a few are printed in full.
-    ``more`` also prints options that show more.
-    """
+    """Print verdicts, worst first, with the requested details."""
     ordered = worst_first(diagnoses)
     names = _Labels(diagnoses)
     if len(diagnoses) > MANY:
@@ -96,7 +92,7 @@ def show_all(
 
 
 def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
-    """Print one table per baseline, with a row for each diagnosis."""
+    """Print a table of diagnoses per baseline."""
     groups: dict[str, list[Diagnosis]] = {}
     for diagnosis in diagnoses:
         groups.setdefault(_group_title(diagnosis, names), []).append(diagnosis)
@@ -133,7 +129,7 @@ def _row(diagnosis: Diagnosis, names: _Labels) -> list[str]:
 
 
 def _heading(diagnosis: Diagnosis) -> list[str]:
-    """Return the lines above a verdict: the run's conditions, and its baseline."""
+    """Return the lines above a verdict: conditions and baseline."""
     what = conditions(diagnosis.slow.info)
     lines = [what] if what else []
     against = baseline_line(diagnosis)
@@ -175,7 +171,7 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 
 
 def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
-    """Print each kind of warning once: only its name, or its sentence if ``full``."""
+    """Print each kind of warning once, with its sentence if ``full``."""
     warnings = [(lack.words, run, lack.sentence) for d in diagnoses for run, lack in d.lacks]
     warnings += [(doubt.kind, p.label, str(doubt)) for d in diagnoses for p, doubt in d.doubts]
     alone = len(diagnoses) == 1 and diagnoses[0].fast is None
@@ -183,10 +179,7 @@ def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
 
 
 def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
-    """Write diagnoses in Markdown, worst first.
-
-    If there are more than ``MANY``, each has one line, and only a few follow in full.
-    """
+    """Write diagnoses in Markdown, worst first."""
     ordered = worst_first(diagnoses)
     texts = []
     if len(ordered) > MANY:
@@ -202,7 +195,7 @@ def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
 
 
 def markdown(diagnosis: Diagnosis) -> str:
-    """Write a diagnosis in Markdown: sentence, warnings, differences, findings and limits."""
+    """Write a diagnosis in Markdown."""
     lines = [f"**{escaped(diagnosis.sentence)}**"]
     doubts = [f"- recording: {escaped(text)}" for text in diagnosis.lacking]
     doubts += [f"- warning: {escaped(text)}" for text in diagnosis.warnings]

@@ -26,13 +26,13 @@ from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.diagnose.verdict.sentences import roofline_sentence
 
-#: Number of findings whose evidence is printed; JSON has the evidence of all findings.
+#: Number of findings whose evidence is printed.
 _WITH_EVIDENCE = 3
 #: Longest name of a run in a column's header.
 _WIDTH = 28
 _OF_DIFFERENCE = ">of difference"
 _REACH_HEADS = ("busy with", ">ms", ">roofline ms", ">% of roofline")
-#: An op called less than once per step is shown as "2 in 3 steps", with at most this many steps.
+#: A rare op is shown as "2 in 3 steps", with at most this many steps.
 _MOST_STEPS = 100_000
 
 
@@ -52,7 +52,7 @@ def show_waterfall(diagnosis: Diagnosis) -> None:
 
 
 def show_findings(diagnosis: Diagnosis) -> None:
-    """Print each large finding; the first few have tables of evidence."""
+    """Print each large finding, the first ones with evidence."""
     for place, explained in enumerate(large_findings(diagnosis)):
         _show_finding(diagnosis, explained, evidence=place < _WITH_EVIDENCE)
 
@@ -74,7 +74,7 @@ def show_roofline(limit: Roofline) -> None:
 
 
 def large_findings(diagnosis: Diagnosis) -> list[Explained]:
-    """Return the findings that explain at least 5 % of the difference, or of the step."""
+    """Return the findings that explain at least 5 % of the time."""
     return [e for e in diagnosis.shown if abs(e.finding.share or 0) >= ADVISED_SHARE]
 
 
@@ -92,7 +92,7 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
 
 
 def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
-    """Return the names of (fast run, slow run) for headers; the first may be empty."""
+    """Return the names of the fast and the slow run, for headers."""
     if diagnosis.fast is None:
         return "", cropped(diagnosis.slow.name, _WIDTH)
     if narrow:
@@ -102,13 +102,12 @@ def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
 
 
 def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
-    """Return the headers of the table of differences; ``>`` marks numbers."""
     fast, slow = _names(diagnosis, narrow)
     return ["kind of time", f">{fast} ms", f">{slow} ms", ">difference ms", _OF_DIFFERENCE]
 
 
 def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
-    """Return one row per kind of time, and the sum; the printed numbers add up."""
+    """Return one row per kind of time, and their sum."""
     rows = waterfall_rows(diagnosis.differences)
     columns = [[d.fast_ns for d in rows], [d.slow_ns for d in rows], [d.delta_ns for d in rows]]
     whole = sum(columns[2])
@@ -128,7 +127,7 @@ def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
 
 
 def waterfall_rows(rows: Sequence[Difference]) -> list[Difference]:
-    """Return differences of at least 5 % of the total; the smaller ones become one sum."""
+    """Return the differences of at least 5 %, and the sum of the smaller ones."""
     least = ADVISED_SHARE * max(abs(sum(d.delta_ns for d in rows)), 1)
     large = [d for d in rows if abs(d.delta_ns) >= least]
     small = [d for d in rows if abs(d.delta_ns) < least]
@@ -149,7 +148,7 @@ def evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
 
 
 def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
-    """Return rows with a finding's counts and largest ops, for one run (``alone``) or two."""
+    """Return rows with a finding's counts and largest ops."""
     cells = [_count_cells(change, finding.slow.per_step) for change in worth_a_line(finding)]
     if finding.largest:
         by = "op or range" if finding.slow.device is None else "kernel or op"
@@ -161,7 +160,7 @@ def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
 
 
 def _spent(ns: int, calls: float) -> str:
-    """Describe time and calls per step: ``3.2 ms in 20 calls``, or ``3.2 ms, 2 in 3 steps``."""
+    """Describe time and calls per step: ``3.2 ms in 20 calls``, ``3.2 ms, 2 in 3 steps``."""
     if 0 < calls < 1:
         times = Fraction(calls).limit_denominator(_MOST_STEPS)
         often = "once" if times.numerator == 1 else count(times.numerator)

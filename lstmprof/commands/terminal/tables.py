@@ -21,8 +21,7 @@ _LONG = ("name", "rule", "op", "within")
 _PARTS = ("category", "part")
 #: A narrow terminal omits this column.
 _SPARE = "rule"
-#: Unit of a column -> rows (minimum, unit to print, factor, decimals). The first row counts whose
-#: minimum the column's largest value reaches.
+#: Unit of a column -> (minimum, unit to print, factor, decimals), largest minimum first.
 _SCALES = {
     "ns": ((1e6, "ms", 1e-6, 3), (0, "µs", 1e-3, 1)),
     "bytes": ((1e6, "MB", 1e-6, 1), (0, "B", 1, 0)),
@@ -79,7 +78,7 @@ def _rank_devices(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
 
 
 def _summed_over_devices(kernels: pa.Table) -> pa.Table:
-    """Sum each kernel over all ranks and devices; a percentile cannot be summed, and is null."""
+    """Sum each kernel over all ranks and devices."""
     if len(_rank_devices(kernels)) < 2:
         return kernels
     sums = [("total_ns", "sum"), ("count", "sum")]

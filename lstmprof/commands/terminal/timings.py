@@ -16,7 +16,7 @@ _STATISTICS = (">mean ± std ms", ">p95 ms")
 
 
 def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
-    """Print a table of step times per group of comparable runs, then one per group of versions."""
+    """Print the step times of each group of comparable runs."""
     slowdown = compared(breakdowns)
     for group in comparable(breakdowns):
         order = sorted(group, key=lambda i: step_ns(breakdowns[i]))
@@ -76,12 +76,12 @@ def conditions(info: RunInfo) -> str:
 
 
 def step_ns(breakdown: Breakdown) -> float:
-    """Return the length of the clean step, as a sort key; 0 if no step was timed."""
+    """Return the length of the clean step, or 0, as a sort key."""
     return breakdown.timings.step_ns if breakdown.timings else 0.0
 
 
 def labels_of(breakdowns: list[Breakdown]) -> list[str]:
-    """Return one label per run: implementation and label, or its name if that repeats."""
+    """Return one label per run."""
     short = [breakdown.run.info.called for breakdown in breakdowns]
     return labels([breakdown.run.name for breakdown in breakdowns], short)
 

@@ -8,7 +8,7 @@ from lstmprof.base.numbers import listed
 from lstmprof.breakdown.lacks import NOTE
 from lstmprof.commands import terminal
 
-#: Warnings that need more lines than this are replaced by one line with their kinds.
+#: More lines of warnings than this are replaced by their kinds.
 _LINES = 3
 _HEAD = "Warning: "
 #: A warning names the first run that has it, and this many others.
@@ -19,11 +19,7 @@ Warned = tuple[str, str, str]
 
 
 def show(warnings: Iterable[Warned], *, named: bool = True, full: bool = False, see: str) -> None:
-    """Print one sentence per warning; if that takes too many lines, only the kinds.
-
-    ``see`` is a command or option that shows all warnings. With ``named``, sentences begin with the
-    run's name.
-    """
+    """Print one sentence per warning, or only the kinds if there are too many."""
     warnings = list(dict.fromkeys(warnings))
     texts = [terminal.wrapped(_HEAD, line) for line in lines_by_kind(warnings, named=named)]
     if full or sum(map(len, texts)) <= _LINES:
@@ -38,10 +34,7 @@ def show(warnings: Iterable[Warned], *, named: bool = True, full: bool = False, 
 
 
 def lines_by_kind(warnings: Iterable[Warned], *, named: bool = True) -> list[str]:
-    """Return one line per kind of warning, with the sentence of the first run that has it.
-
-    Notes about reading a file are no kind: each different note has a line.
-    """
+    """Return one line per kind of warning, with the names of the runs that have it."""
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for kind, run, sentence in warnings:
         alike = (kind, sentence if kind == NOTE else "")

@@ -41,11 +41,7 @@ def command() -> int:
 
 
 def server() -> MCPServer:
-    """Make the server, with its tools and resources.
-
-    Raises:
-        UsageError: the package mcp is not installed.
-    """
+    """Make the server, with its tools and resources."""
     try:
         from mcp.server.mcpserver import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError

@@ -16,8 +16,7 @@ from lstmprof.commands import completion, options, terminal
 if TYPE_CHECKING:
     from lstmprof.breakdown.sql import Answer
 
-#: Default number of rows in a printed table. All of them are in memory, because the widest text
-#: decides the width of a column.
+#: Default number of rows in a printed table; all are in memory, to find the widest text.
 _FOR_READING = 1000
 
 
@@ -81,7 +80,7 @@ def command(
 
 
 def _show(rows: Answer, limit: int) -> None:
-    """Print the first ``limit`` rows as a table, and say whether there are more."""
+    """Print the first ``limit`` rows as a table."""
     texts = rows.texts()
     shown = list(itertools.islice(texts, limit))
     terminal.write_table("", rows.headings(), shown, crop=rows.long())
@@ -92,7 +91,7 @@ def _show(rows: Answer, limit: int) -> None:
 
 
 class _Rows(list[Any]):
-    """An iterator over rows that passes as a list, because the JSON encoder needs a list."""
+    """An iterator over rows that passes as a list, as the JSON encoder needs."""
 
     def __init__(self, rows: Iterable[Any]) -> None:
         rows = iter(rows)

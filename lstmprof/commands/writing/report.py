@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _folder(format_: str, help: str) -> Callable[[Any], Any]:
-    """Make the option ``--svg``, ``--png`` or ``--json``: the folder for charts in this format."""
+    """Make the option for a folder of charts, such as ``--svg FOLDER``."""
     folder = click.Path(file_okay=False, path_type=Path)
     return click.option(f"--{format_}", format_, type=folder, metavar="FOLDER", help=help)
 

@@ -56,33 +56,27 @@ SMALL_SHARE = 0.01
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
-#: If all calls are slower by some factor, a kind of time is the cause only if it grew beyond this
-#: factor by at least this share of the difference.
+#: A kind of time is the cause only if its excess is this share of the difference.
 CAUSE_SHARE = 0.3
 
 
 @dataclass(frozen=True)
 class Certainty:
-    """How certain a statement is; ``reasons`` say why ``level`` is not higher."""
+    """How certain a statement is."""
 
     level: Level
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()  # why the level is not higher
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether a diagnosis has an answer, and the kind of time that is the ``cause``.
+    """The result of a diagnosis: the kind of time to blame, or why there is none."""
 
-    ``state`` is ``found``, ``none`` (no difference beyond noise) or ``unknown`` (the profile does
-    not show the cause). ``reason`` continues a sentence that begins with the names of the runs.
-    ``differs``: the steps differ beyond noise.
-    """
-
-    state: State
-    reason: str = ""
+    state: State  # none: no difference beyond noise
+    reason: str = ""  # a clause; the names of the runs precede it
     cause: Finding | None = None
     advice: str = ""
-    differs: bool = True
+    differs: bool = True  # beyond noise
     ratio: Ratio | None = None
 
     @property
@@ -136,10 +130,7 @@ def _outcome_of_same_work(
     ratio: Ratio,
     structure: Structure,
 ) -> Outcome:
-    """Decide why one of two runs that make the same calls is slower.
-
-    The cause is a kind of time that grew more than all calls did, or a setting.
-    """
+    """Decide why one of two runs that make the same calls is slower."""
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = slow.length_ns - fast.length_ns
     beyond = [f for f in findings if least_excess_ns(f, factor) >= CAUSE_SHARE * whole_ns]
@@ -212,7 +203,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
 
 
 def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
-    """Return the findings that make up the longest wait, or none if it takes under ``least_ns``."""
+    """Return the findings of the longest wait, if it takes ``least_ns`` or more."""
     times: Counter[str] = Counter()
     for finding in some:
         times[wait_of(finding.kind)] += finding.slow_ns

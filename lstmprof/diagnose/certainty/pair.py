@@ -23,17 +23,13 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 #: Steps that differ by a smaller share count as equally long.
 EQUAL_SHARE = 0.02
-#: Two steps do the same work if their calls differ by at most this share. Chosen by hand: 15 pairs
-#: of captures of each of four programs, on quiet and loaded machines, did not differ at all; a loop
-#: over 100 LSTM cells that reads x[t] and a loop over x.unbind(0) differ by 6 %.
+#: Calls of the same work differ by at most this share. Measured: 0 %; x[t] to x.unbind(0): 6 %.
 SAME_SHARE = 0.02
-#: ``SAME_SHARE`` for profiles in which TensorFlow omits short ops. Measured: the 15 pairs of six
-#: captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
+#: The same if TensorFlow omits short ops. Measured on tf-lstmcell, two loaded cores: 11 to 31 %.
 SAME_SHARE_OF_EXECUTOR = 0.4
 #: Counts of calls that differ by a smaller factor are not mentioned.
 LEAST_COUNT_FACTOR = 1.5
-#: If the ends of the interval of a single run's step differ by more than this factor, the verdict
-#: is at most "likely". Chosen by hand.
+#: If a step's interval is wider (end / begin), its verdict is at most "likely". Chosen by hand.
 _ROUGH = 2.0
 #: Intervals whose ends differ by a larger factor are printed as "unknown". Chosen by hand.
 _MOST_FACTOR = 20.0
@@ -56,14 +52,11 @@ _CALLS = re.compile(r"(?P<number>[\d,.]+) (?P<op>.+) (?P<calls>calls? (?:per ste
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as long one step takes as another, with a 95 % interval.
-
-    ``high`` is None if the interval has no upper end.
-    """
+    """How many times as long one step takes as another, with a 95 % interval."""
 
     low: float
     value: float
-    high: float | None
+    high: float | None  # None: the interval has no upper end
 
     @property
     def sure(self) -> bool:
@@ -98,17 +91,12 @@ def _log(above: float, below: float) -> float:
 
 @dataclass(frozen=True)
 class Structure:
-    """Whether two steps make the ``same`` calls, and by which ``factor`` the calls are slower.
-
-    ``factor`` is the median over all common calls, weighted by time. ``certain`` is False if a
-    profile omits short ops. ``fewer``: the slow run makes fewer calls, so their number is not the
-    cause.
-    """
+    """Whether two steps make the same calls, and how much slower the calls are."""
 
     same: bool
-    factor: float | None
-    certain: bool = True
-    fewer: bool = False
+    factor: float | None  # median over the common calls, weighted by time
+    certain: bool = True  # False if a profile omits short ops
+    fewer: bool = False  # the slow run makes fewer calls
     calls: str = "the same calls"
 
 
@@ -152,7 +140,7 @@ def _factor(first: Spent, second: Spent) -> float | None:
 
 
 def least_excess_ns(finding: Finding, factor: float) -> float:
-    """Return by how many ns a kind of time surely exceeds ``factor`` times that of the fast run."""
+    """Return by how much a kind of time surely exceeds ``factor`` × the fast run's."""
     assert finding.fast is not None
     # compare the low end of one interval with the high end of the other
     low = sum(ns * span.low_ns / span.ns for ns, span in _spans(finding.slow, finding, "slow_ns"))
@@ -269,7 +257,7 @@ _LEFT_OUT = "TensorFlow omits very short CPU ops from its profile"
 
 
 def short_ops_doubt(finding: Finding) -> str | None:
-    """Return a doubt if short ops, which TensorFlow omits, may have taken the finding's time."""
+    """Return a doubt if short ops that TensorFlow omits may take this time."""
     fast, slow = finding.fast, finding.slow
     # short ops appear as dispatch, of this run or of the fast run
     if finding.kind == causes.DISPATCH and leaves_out(slow):

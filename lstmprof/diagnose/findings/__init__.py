@@ -38,10 +38,9 @@ CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
 _WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
 #: Name of the group of all waits of a device for its host.
 HOST = "host"
-#: Kinds of time that join several parts of the breakdown. Texts name only the parts with at least
-#: the share ``_NAMED_PART``. Chosen by hand.
+#: Kinds of time that join several parts; texts name the parts above ``_NAMED_PART``.
 _JOINED = (causes.GEMM, causes.MEMORY, causes.COPY)
-_NAMED_PART, _MOST_PARTS = 0.1, 3
+_NAMED_PART, _MOST_PARTS = 0.1, 3  # chosen by hand
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def _times(fast_kinds: _Kinds, slow_kinds: _Kinds) -> list[Difference]:
 
 
 def group_of(kind: str, profile: StepProfile) -> str:
-    """Return ``host`` for each kind of time in which a device waits for its host, else ``kind``."""
+    """Join all kinds of waiting for the host: ``"dispatch" -> "host"``."""
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
 
@@ -159,21 +158,16 @@ class PartTimes:
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of time, such as dispatch or matmul, in the step of one run or of two runs.
-
-    ``share`` is its share of the step, or of the difference between two steps. ``changes`` are
-    counts, such as the number of launches. ``largest`` are the ops and kernels with most time, or
-    with the largest difference between the runs.
-    """
+    """One kind of time, such as matmul, in the step of one run or of two runs."""
 
     rank: int
     kind: str
     fast_ns: int
     slow_ns: int
-    share: float | None
+    share: float | None  # of the step, or of the difference between two steps
     saving: Saving
-    changes: tuple[Change, ...]
-    largest: tuple[Culprit, ...]
+    changes: tuple[Change, ...]  # counts, such as launches
+    largest: tuple[Culprit, ...]  # ops and kernels with most time
     parts: tuple[PartTimes, ...]
     slow: StepProfile
     fast: StepProfile | None
@@ -219,10 +213,7 @@ class Finding:
 def findings(
     fast: StepProfile | None, slow: StepProfile, savings: Mapping[str, Saving] | None = None
 ) -> list[Finding]:
-    """Return a finding for each kind of time, the most important first.
-
-    The findings sum to the step, or to the difference between the steps.
-    """
+    """Split a step, or the difference of two steps, into kinds of time."""
     if fast is not None:
         fast, slow = reasons.marked(fast, slow)
     fast_kinds, slow_kinds = _kinds(fast, slow)

@@ -20,11 +20,9 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.diagnose.step_profile.tally import Spread, is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 
-#: A count is evidence if the counted ops, kernels or calls take this share of the finding's time.
-#: Chosen by hand.
+#: A count is evidence if its calls take this share of the finding. Chosen by hand.
 EVIDENCE_SHARE = 0.25
-#: A count explains the difference between two runs if as few calls as in the fast run would save
-#: this share of it. Chosen by hand.
+#: A count explains a difference if it makes up this share of it. Chosen by hand.
 _BY_COUNT = 0.5
 #: Counts that differ by a smaller factor are treated as equal. Chosen by hand.
 _LEAST_FACTOR = 1.1
@@ -64,11 +62,11 @@ _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 @dataclass(frozen=True)
 class _Items:
-    """Number and time per step of the ops, kernels or calls with one noun: ``52 convolutions``."""
+    """Ops, kernels or calls with one noun, such as ``52 convolutions``."""
 
     noun: str
-    number: float
-    ns: float
+    number: float  # per step
+    ns: float  # per step
     profile: StepProfile
     library: str
 
@@ -78,7 +76,7 @@ class _Items:
 
     @property
     def one_by_one(self) -> bool:
-        """Return whether the items take about the same time each, and hardly overlap other work."""
+        """Return whether the items take similar time, and hardly overlap other work."""
         spread = self.spread
         if spread is None:
             return True
@@ -182,7 +180,7 @@ def _is_read(about: Quantity, profiles: Sequence[StepProfile]) -> bool:
 
 
 def lasting(spread: Spread) -> str:
-    """Return a mean duration as text, or median and maximum if a few long ones distort the mean."""
+    """Write a usual duration: ``"4 µs (median; the longest takes 9 ms)"``."""
     if not spread.uneven:
         return quantity(spread.mean_ns, "ns")
     longest = quantity(spread.longest_ns, "ns")
@@ -213,7 +211,7 @@ def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
 
 
 def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Compare the numbers of calls in two runs, or their times if numbers explain too little."""
+    """Compare the calls in two runs, by number or else by time."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""

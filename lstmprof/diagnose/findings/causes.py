@@ -74,16 +74,12 @@ _MOVES = ("layout", "transfer", "memset")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Facts about a whole profile that the rules need.
-
-    ``ranges_only``: the profile has ranges, but no ops. ``markers`` are the names of step markers.
-    ``no_backward``: the profile has PyTorch ops, but none of the backward pass.
-    """
+    """Facts about a whole profile that the rules need."""
 
     on_device: bool
-    ranges_only: bool = False
-    markers: frozenset[str] = frozenset()
-    no_backward: bool = False
+    ranges_only: bool = False  # ranges, but no ops
+    markers: frozenset[str] = frozenset()  # names of step markers
+    no_backward: bool = False  # PyTorch ops, but none of the backward pass
 
 
 @dataclass(frozen=True)

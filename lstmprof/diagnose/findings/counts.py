@@ -18,19 +18,15 @@ Amount = Callable[[StepProfile], float | None]
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number per step, such as launches or the mean duration of a kernel, with words for users.
-
-    For a duration, ``length_of`` is the noun of the events, such as ``kernel``, and ``statistic``
-    is mean, median or longest.
-    """
+    """A number per step, such as launches, with its words for users."""
 
     name: str
     text: str
     unit: str
     amount: Amount
     singular: str = ""
-    length_of: str = ""
-    statistic: str = ""
+    length_of: str = ""  # noun of the events, if this is a duration
+    statistic: str = ""  # mean, median or longest
 
     def with_noun(self, number: float) -> str:
         return number_of(number, self.singular, self.text)
@@ -94,7 +90,7 @@ def _layers(on_device: bool) -> Amount:
 
 
 def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
-    """Return three quantities: the mean, median and longest duration of the events of a noun."""
+    """Return mean, median and longest duration of the events with one noun."""
 
     def length(statistic: str) -> Amount:
         name = f"{statistic}_ns"

@@ -24,8 +24,7 @@ _MORE_INSTRUCTIONS = 1.5
 _ALIKE = 0.1
 #: Threads spin, or wait for each other, if they keep this many more CPUs busy. Chosen by hand.
 _MORE_CPUS = 0.5
-#: Time of one microcode assist for a denormal, in ns. Measured on a Xeon (family 6, model 167) with
-#: 2,000,000 products: each takes 69 to 70 ns longer than a product of normal numbers.
+#: ns per microcode assist for a denormal; 69 to 70 measured on a Xeon (family 6, model 167).
 _ASSIST_NS = 70
 #: Bytes that a cache miss reads: a cache line of all x86 and most Arm CPUs.
 _LINE_BYTES = 64
@@ -42,10 +41,7 @@ _LIBRARIES = {"mkldnn": "oneDNN", "onednn": "oneDNN", "miopen": "MIOpen", "cudnn
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why calls are slower, as a clause with numbers.
-
-    ``setting`` names the setting that is the reason.
-    """
+    """A reason why calls are slower, as a clause with numbers."""
 
     name: str
     text: str

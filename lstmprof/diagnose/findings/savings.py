@@ -20,8 +20,7 @@ from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 
-#: How a saving was computed: from two runs, as the whole time, as the time above the least time for
-#: this work, or by a replay of the step.
+#: A saving is a difference of two runs, the whole time, time above the roofline, or a replay's.
 DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "replay"
 
 #: Kind of time → the replay's change that removes it.
@@ -36,20 +35,16 @@ _MOST_EVENTS = 200_000
 
 @dataclass(frozen=True)
 class Saving:
-    """The time by which a step would be shorter, and how it was computed, such as ``REPLAY``."""
+    """The time by which a step would be shorter."""
 
     ns: int
-    by: str
+    by: str  # how it was computed, such as REPLAY
 
 
 def savings(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None
 ) -> dict[str, Saving]:
-    """Return the savings of the kinds of time that cannot be saved as a whole.
-
-    Raises:
-        RunError: a file of the run is missing or damaged.
-    """
+    """Return the savings of kinds of time that cannot be saved as a whole."""
     kinds = causes.by_kind(profile)
     by_time = {kind: saving_of(some, limit) for kind, some in kinds.items()}
     partial = {kind: saving for kind, saving in by_time.items() if saving.by != TAKEN}

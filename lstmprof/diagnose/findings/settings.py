@@ -30,12 +30,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A setting that differs between two runs; ``fits``: it may explain why one is slower."""
+    """A setting that differs between two runs."""
 
     setting: str
     slow: str
     fast: str
-    fits: bool = True
+    fits: bool = True  # it may explain why one run is slower
 
     def __str__(self) -> str:
         return f"{self.setting} {self.slow} instead of {self.fast}"

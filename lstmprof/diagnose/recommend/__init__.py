@@ -42,19 +42,14 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Ranked:
-    """One measured implementation and its rank, which tied implementations share.
+    """A measured implementation and its rank."""
 
-    ``certainty`` is ``first`` for the fastest implementation, ``tie`` if it may be as fast,
-    ``measured`` if it is surely slower, and ``unknown`` if the profile does not decide.
-    ``first_look`` is True if it was timed in one round only.
-    """
-
-    rank: int
+    rank: int  # tied implementations share it
     profile: StepProfile
-    certainty: str
+    certainty: str  # first, tie, measured (surely slower) or unknown
     slowdown: float
     reason: str
-    first_look: bool
+    first_look: bool  # timed in one round only
 
     def __repr__(self) -> str:
         return f"<Ranked {self.rank}: {self.implementation} ({self.certainty})>"
@@ -177,11 +172,7 @@ class Recommendation:
 def ranked(
     finals: Sequence[Breakdown], first_looks: Sequence[Breakdown] = ()
 ) -> tuple[Ranked, ...]:
-    """Rank the runs, shortest step first.
-
-    Raises:
-        RunError: no run was timed, or a file of a run is missing or damaged.
-    """
+    """Rank the runs, shortest step first."""
     looked = {breakdown.run.name for breakdown in first_looks}
     profiles = [step_profile_of(breakdown) for breakdown in (*finals, *first_looks)]
     if not profiles:

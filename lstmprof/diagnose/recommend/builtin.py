@@ -68,16 +68,12 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Against:
-    """A run compared with its framework's layer op, by their steps or by one call of a layer.
-
-    ``state`` says whether the layer op is faster or slower than the run. ``builtin`` is the name of
-    the layer op's run.
-    """
+    """A run compared with its framework's layer op."""
 
     run: str
-    state: State
+    state: State  # of the layer op, compared with the run
     sentence: str
-    builtin: str | None = None
+    builtin: str | None = None  # name of the layer op's run
     op: str | None = None
     factor: float | None = None
     compared: Literal["steps", "layers"] | None = None
@@ -94,12 +90,7 @@ class Against:
 def against_builtin(
     breakdown: Breakdown, wanted: DiagnosisOptions, progress: Progress = lambda line: None
 ) -> Against:
-    """Compare a run with its framework's layer op, and capture that op if necessary.
-
-    Raises:
-        CaptureError: the capture failed.
-        RunError: a file of a run is missing or damaged.
-    """
+    """Compare a run with its framework's layer op; capture that op if necessary."""
     name = breakdown.run.name
     try:
         shape = shape_of(breakdown)
@@ -121,11 +112,7 @@ def against_builtin(
 
 
 def request_of(shape: Shape, implementation: str | None = None) -> CaptureRequest:
-    """Request a capture of the layer op for this network.
-
-    Raises:
-        UsageError: no other layer op runs this network on this machine.
-    """
+    """Request a capture of the layer op for this network."""
     framework = shape.framework or ""
     called = FRAMEWORK_NAMES.get(framework, framework or "the unknown framework of the run")
     rows = [r for n in LAYER_ROWS.get(framework, ()) if (r := implementations.ROWS.get(n))]
@@ -163,11 +150,7 @@ def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
 
 
 def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> Run:
-    """Return a run of the layer op: one beside ``neighbour``, one in the cache, or a new capture.
-
-    Raises:
-        CaptureError: a worker died, hung or refused.
-    """
+    """Find a run of the layer op, or capture one."""
     name, cache = run_name(request), cache_folder()
     folder = cache / BUILTIN
     without_device = run_name(replace(request, device="auto"))
@@ -268,7 +251,7 @@ def _where(breakdown: Breakdown, best: Breakdown) -> str:
 def _compare_layers(
     breakdown: Breakdown, best: Breakdown, shape: Shape, layer: Mapping[str, Any], op: str
 ) -> Against:
-    """Compare one call of the slowest layer with one call of the layer op, both as profiled."""
+    """Compare one profiled call of the slowest layer with one of the layer op."""
     name, row = breakdown.run.name, slowest_layer(best)
     how = how_it_runs(breakdown, shape)
     if row is None or not call_ns(row) or not call_ns(layer):
@@ -305,7 +288,7 @@ def _compare_layers(
 
 
 def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
-    """Return a clause on how the run computes its layer: ``runs 30 LSTMCell steps per batch``."""
+    """Describe how a run computes its layer: ``runs 30 LSTMCell steps per batch``."""
     row = shape.layer or slowest_layer(breakdown)
     w = shape.workload
     cells = w.time_steps * w.layers * w.directions

@@ -32,11 +32,7 @@ _CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
 
 @dataclass(frozen=True)
 class Shape:
-    """A network and its conditions, such as precision and device.
-
-    ``layer`` is the row of the table of layers from which the sizes come, or None if they come from
-    run.json.
-    """
+    """A network and its conditions, such as precision and device."""
 
     workload: Workload
     precision: str
@@ -45,7 +41,7 @@ class Shape:
     framework: str | None
     threads: int | None = None
     seed: int = 0
-    layer: Mapping[str, Any] | None = None
+    layer: Mapping[str, Any] | None = None  # row of the layer table with the sizes
 
     @property
     def words(self) -> str:
@@ -60,11 +56,7 @@ class Shape:
 
 
 def shape_of(breakdown: Breakdown) -> Shape:
-    """Return the network that a run computes.
-
-    Raises:
-        UsageError: the network is unknown, or no implementation computes it.
-    """
+    """Return the network that a run computes."""
     info = breakdown.run.info
     workload = workload_of(info)
     if workload is not None and info.mode is not None:
@@ -159,13 +151,7 @@ def request_of(
     conditions: Mapping[str, Any],
     progress: Callable[[str], None],
 ) -> CaptureRequest:
-    """Return what all candidates share, as a request for a placeholder implementation.
-
-    ``sizes`` and ``conditions`` are options of the user, None if not given.
-
-    Raises:
-        UsageError: the options describe no network, or two, or an unknown device.
-    """
+    """Return a request that all candidates share, with a placeholder implementation."""
     sizes = {name: value for name, value in sizes.items() if value is not None}
     wished: dict[str, Any] = {k: value for k, value in conditions.items() if value is not None}
     if shape is None and not sizes:

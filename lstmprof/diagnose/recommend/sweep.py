@@ -26,13 +26,11 @@ from lstmprof.workloads import Workload
 
 Progress = Callable[[str], None]
 
-#: Implementations that are this many times as slow in the first round get no more rounds. Steps of
-#: the same code, captured separately, differ far less.
+#: Implementations this many times as slow in the first round get no more rounds.
 FAR_BEHIND = 2.0
-#: CPU seconds of a round besides its timed steps (start, import, compile, profile, read), measured
-#: on two cores of a Xeon. ``OTHER_WORKER_S`` was not measured.
+#: CPU seconds of a round besides its timed steps, measured on two cores of a Xeon.
 WORKER_S = {"torch": 7.0, "jax": 8.0, "tensorflow": 11.0}
-OTHER_WORKER_S = 15.0
+OTHER_WORKER_S = 15.0  # not measured
 #: Seconds of timed steps per round, in the first round and in later rounds.
 LOOK_S, ROUND_S = 1.0, 2.0
 LOOK: Mapping[str, Any] = {
@@ -56,9 +54,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The captures to make (run name → request), and the implementations that cannot run here."""
+    """The captures to make, and the implementations that cannot run here."""
 
-    requests: Mapping[str, CaptureRequest]
+    requests: Mapping[str, CaptureRequest]  # by name of the run
     left_out: tuple[LeftOut, ...]
 
     def words(self, quick: bool) -> str:
@@ -80,11 +78,7 @@ def _seconds(request: CaptureRequest, timed_s: float) -> float:
 def candidates(
     chosen: Mapping[str, ImplementationFile | None], common: CaptureRequest, out: Path
 ) -> Candidates:
-    """Find the implementations that can run here.
-
-    Raises:
-        UsageError: no implementation can run here.
-    """
+    """Find the implementations that can run here."""
     todo: dict[str, CaptureRequest] = {}
     left: list[LeftOut] = []
     named = plan.plan(chosen, [common.workload], [common.precision], common, out / FIRST_LOOK)
@@ -118,11 +112,7 @@ def recommended(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Recommendation:
-    """Measure the candidates and rank them.
-
-    Raises:
-        RunError: no candidate could be measured.
-    """
+    """Measure the candidates and rank them."""
     began_s = time.monotonic()
 
     def is_over() -> bool:
@@ -183,7 +173,7 @@ def _captured(
 
 
 def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
-    """Return whether an existing run can be reused: made by the same code, on such a machine."""
+    """Return whether an existing run was made by this code on such a machine."""
     if not is_run(run_path):
         return False
     info = open_run(run_path).info

@@ -139,26 +139,19 @@ TABLE: tuple[Remedy, ...] = (
 
 @dataclass(frozen=True)
 class Advice:
-    """A fix that fits a run: what to change, why, and a source.
-
-    ``seen`` is the evidence in the profile, ``condition`` what a profile must show for this advice.
-    ``saves_ns`` is the time per step that the fix saves, an upper limit if ``at_most``; on a CPU,
-    the step may gain more, because caches then hold other data. ``instead`` names new work that
-    takes a part of the saved time. ``implementation`` is a built-in implementation to use instead.
-    ``measured_ns`` and ``gain_ns`` come from another run in the diagnosis that already has the fix.
-    """
+    """A fix that fits a run, with its evidence and saving."""
 
     name: str
     cause: str
     fix: str
-    condition: str
+    condition: str  # what a profile must show for this advice
     framework: str | None
-    saves_ns: int | None
+    saves_ns: int | None  # per step; an upper limit if ``at_most``
     source: str
-    seen: str = ""
-    implementation: str | None = None
-    instead: str | None = None
-    measured_ns: int | None = None
+    seen: str = ""  # evidence in the profile
+    implementation: str | None = None  # built-in implementation to use instead
+    instead: str | None = None  # new work that takes a part of the saved time
+    measured_ns: int | None = None  # step of another run that has the fix
     measured_with: str | None = None
     gain_ns: int | None = None
     at_most: bool = True
@@ -220,7 +213,7 @@ def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | Non
 
 
 def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
-    """Return the advice of one ``Remedy``, if the profile shows its cause and it saves enough."""
+    """Return the advice of a ``Remedy`` if it fits and saves enough."""
     framework = finding.slow.framework
     if remedy.frameworks and framework not in remedy.frameworks:
         return None
@@ -253,6 +246,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         source=match.source or _source(remedy, framework),
         implementation=match.implementation,
         instead=remedy.instead,
+        # on a CPU, a step may gain more, because caches then hold other data
         at_most=match.at_most or slow.device is not None,
     )
 

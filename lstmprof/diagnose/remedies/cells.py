@@ -29,38 +29,32 @@ from lstmprof.diagnose.seen.recurrent import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 
-#: ``values_in_loop`` matches if the host reads a value after this share of the cells. It cannot be
-#: 1: with T time steps, T - 1 reads are between cells.
+#: ``values_in_loop`` needs a read after this share of the cells (T cells: T − 1 reads between).
 _LEAST_READ = 0.5
-#: This many cells or layer calls per step are a loop over time steps. Without recorded shapes,
-#: eight calls may also be calls of eight layers. Chosen by hand.
+#: This many calls per step are a loop over time; without shapes, 8 may be layers. Chosen by hand.
 _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
 _UNLESS = "unless an input depends on an earlier output"
-#: A script's function over trees is what runs the cells if it takes this share of the cells'
-#: forward time. Chosen by hand.
+#: A function over trees runs the cells if it takes this share of their time. Chosen by hand.
 _TREE_SHARE = 0.5
 #: An op inside a cell, in a loop over time steps in TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
-#: (framework, device) → (implementation with a layer op, name of this op for users, types of cell
-#: for which the op is faster than a loop). On CPUs, TensorFlow has no faster op: BlockLSTM took
-#: 1.23 times as long as a loop of cells. PyTorch has a CPU op for the LSTM only. nn.GRU and nn.RNN
-#: save only Python and dispatch (32 units: GRU 8.3 → 5.7 ms, RNN 5.2 → 2.2 ms; 512 units: GRU 142 →
-#: 137 ms).
+#: (framework, device) → (implementation, its layer op, cells for which the op beats a loop).
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
+    # nn.GRU saves only Python and dispatch: 8.3 → 5.7 ms (32 units), 142 → 137 ms (512)
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
     ("tensorflow", "cuda"): (
         "tf-cudnnlstm",
         "keras.layers.{} with the options that cuDNN needs",
         ("lstm", "gru"),
     ),
+    # BlockLSTM took 1.23 times as long as a loop of cells
     ("tensorflow", "cpu"): ("tf-lstmblockfusedcell", "BlockLSTM", ()),
     ("tensorflow1", "cuda"): ("tf1-cudnnlstm", "tf.contrib.cudnn_rnn.Cudnn{}", ("lstm", "gru")),
     ("tensorflow1", "cpu"): ("tf1-lstmblockfusedcell", "tf.contrib.rnn.LSTMBlockFusedCell", ()),
 }
-#: Work in every time step that no layer op can do: its name for users, its ops, and a library that
-#: has a kernel for such cells.
+#: Extra work per time step that no layer op does: (name, ops, library with a kernel for it).
 _EXTRAS = (
     (
         "a normalisation",
@@ -81,13 +75,11 @@ _COMPILED = {
     "tensorflow": "compile the loop: tf.function(jit_compile=True)",
     "jax": "put jax.jit around the scan",
 }
-#: Two tests of an LSTM cell written with operators, with a LayerNorm over its gates (torch 2.13, on
-#: a CPU): eager 3.0 ms and compiled 9.7 ms (32 units, batch 8); 29.5 and 18.2 ms (128, batch 32).
+#: Eager → compiled LSTM cell with LayerNorm (torch 2.13, CPU): 3.0 → 9.7 ms, 29.5 → 18.2 ms.
 _ON_TORCH_CPU = (
     "try torch.compile(cell): in two tests on a CPU, the step became 0.6× and 3× as long"
 )
-#: (pattern for names of modules, whether the fix helps on a CPU, the fix). Measured: mLSTM with 128
-#: time steps, 175 → 9.4 ms with its parallel form, PyTorch 2.13 on a CPU (batch 8, 64 units).
+#: (module names, whether the fix helps on a CPU, fix). mLSTM, 128 time steps, CPU: 175 → 9.4 ms.
 _KERNELS = (
     (
         re.compile(r"(?i)mlstm|xlstm"),
@@ -360,9 +352,7 @@ def _cell(profile: StepProfile) -> str:
     sources=("https://arxiv.org/abs/1604.01946",),
 )
 def input_matmuls(f: Finding) -> Match | None:
-    # Only the author of a handwritten cell can move the matmul out of the loop. On a CPU, this
-    # saves calls, but no work: 2.70 ms became 2.29 ms (torch 2.13, 32 units, batch 8), and 64.9 ms
-    # became 66.8 ms (320 units, batch 64).
+    # On a CPU, the matmul outside the loop saves only calls: 2.70 → 2.29 ms, 64.9 → 66.8 ms.
     needed = 1 if f.slow.info.mode == "forward" else 2
     products = _per_cell(f.slow, "products")
     if products < needed + 0.9 or not _written_by_hand(f.slow):
@@ -438,10 +428,7 @@ def variant_cell(f: Finding) -> Match | None:
 
 
 def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
-    """Return work in every time step that a plain LSTM does not do, such as a normalisation.
-
-    The result is (name of the work, its calls per time step, a library that has such a cell).
-    """
+    """Find work in every time step that a plain LSTM does not do."""
     loops = [row for row in profile.rows("layers") if row["form"] == LOOP and row["time_steps"]]
     steps = sum(row["time_steps"] * (row["calls"] or 0) for row in loops) / profile.steps
     if not steps:

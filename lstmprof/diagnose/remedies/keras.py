@@ -28,9 +28,7 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP, ROWS
 
-#: (pattern for an op inside a Keras cell that shows an option which cuDNN does not support, the
-#: option to set instead). The patterns match TensorFlow's op types and scopes, and functions of
-#: jax.nn in JAX's paths.
+#: (op inside a Keras cell that shows an option without cuDNN support, the option to set).
 _KERAS = (
     (
         r"(?:lstm|gru)_cell\w*/(?:hard_sigmoid|clip_by_value|Relu6|jit\((?:hard_sigmoid|relu6)\))",
@@ -43,20 +41,17 @@ _KERAS = (
     ),
     (r"(?:lstm|gru)_cell\w*/.*(?:dropout|random_uniform)", "recurrent_dropout=0"),
 )
-#: Keras 3 draws the dropout mask outside the cell. With recurrent dropout, its cell also runs one
-#: matmul per gate.
+#: Keras 3 draws dropout masks outside the cell; recurrent dropout needs a matmul per gate.
 _DROPOUT = re.compile(r"(?:lstm|gru)\w*/stateless_dropout")
 _PRODUCT_A_GATE = re.compile(r"while/(?:lstm|gru)_cell\w*/MatMul_7:")
 _UNROLLED = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell_\d+/")
 _LOOP = re.compile(r"(?:lstm|gru)\w*\)*/.*while", re.IGNORECASE)
 #: Scope of a Keras cell. TensorFlow's own cells have other scopes: basic_lstm_cell, or inside rnn.
 _KERAS_CELL = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell\w*/")
-#: Keras 2 runs a layer without cuDNN in the function standard_lstm. If this function is inlined,
-#: only the reads of its weights have the layer's scope.
+#: Keras 2 without cuDNN runs standard_lstm; once inlined, only weight reads show the layer.
 _READS = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/Read(?:_\d)?/ReadVariableOp:")
 _INLINED = re.compile(r"(?:^|PartitionedCall/)while(?:_\d+)?/(?:body/_\d+/while/)?")
-#: Paths of a Keras cell in a loop, and of an op that selects the old or the new state by the mask.
-#: Group 1 is the loop. JAX's paths also contain calls, which ``_CALLS`` removes.
+#: Paths of a cell in a loop (group 1), and of an op that selects the state by a mask.
 _LOOP_OF_CELL = re.compile(r"(.*while/(?:body/)?)(?:lstm|gru|simple_rnn)_cell\w*/")
 _CHOICE = re.compile(r"(.*while/(?:body/)?)(?:SelectV2(?:_\d+)?(?::SelectV2)?|select_n)")
 _LAYERS_LOOP = re.compile(r"(?i)(?:lstm|gru|rnn)\w*\)*/while/(?:body/)?$")
@@ -92,7 +87,7 @@ def keras_without_cudnn(f: Finding) -> Match | None:
 
 
 def unmet_by_keras(profile: StepProfile) -> list[str]:
-    """Return the options that Keras layers need for cuDNN but lack, as code: ``unroll=False``."""
+    """Return Keras options that cuDNN needs but the run lacks: ``unroll=False``."""
     if profile.runs_on != "cuda":
         return []
     row = ROWS.get(profile.implementation or "")

@@ -65,14 +65,11 @@ _MIOPEN = "aten::miopen_rnn"
 
 @dataclass(frozen=True)
 class Run:
-    """One pass of a cuDNN layer: the algorithm that PyTorch requested, and the one that ran.
-
-    ``seen`` is None if no kernel shows which algorithm ran.
-    """
+    """One pass of a cuDNN layer: the algorithm PyTorch requested, and the one that ran."""
 
     way: str
     requested: Choice
-    seen: str | None
+    seen: str | None  # None: no kernel shows which algorithm ran
 
     @property
     def standard(self) -> bool:
@@ -304,7 +301,7 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
 
 
 def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the copies or casts, if each call of a layer makes enough to copy all its weights."""
+    """Return the copies if each layer call makes enough to copy all weights."""
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}

@@ -12,13 +12,11 @@ from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.seen import Fact, Gaps
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 
-#: Kinds of time that several rows have in common: the host keeps the device waiting, or matmuls and
-#: elementwise ops run.
+#: Kinds of time of many causes: waiting for the host; matmuls and elementwise ops.
 HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
-#: TensorFlow 1 has other functions. Profiles of other tools count as TensorFlow 2, because they do
-#: not show the version.
+#: TensorFlow 1 has other functions. Profiles without a version count as TensorFlow 2.
 TENSORFLOW_1 = ("tensorflow1",)
 #: This many kernels, launches or calls per step are many. Chosen by hand.
 SERIES = 10
@@ -28,20 +26,15 @@ _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
 
 @dataclass(frozen=True)
 class Match:
-    """The evidence for a cause in a profile, and the time that the fix can save.
-
-    ``fix``, ``cause`` and ``source`` replace the texts of the ``Remedy`` if the profile allows more
-    precise ones. ``at_most``: the fix saves only a part of ``saves_ns``. ``implementation`` is a
-    built-in implementation to use instead.
-    """
+    """The evidence for a cause in a profile, and the time that the fix can save."""
 
     seen: str = ""
     saves_ns: int | None = None
-    fix: str = ""
+    fix: str = ""  # replaces the text of the ``Remedy``, like cause and source
     cause: str = ""
-    implementation: str | None = None
+    implementation: str | None = None  # built-in implementation to use instead
     source: str | None = None
-    at_most: bool = False
+    at_most: bool = False  # the fix saves only a part of ``saves_ns``
 
 
 Decide = Callable[[Finding], Match | None]
@@ -49,25 +42,18 @@ Decide = Callable[[Finding], Match | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """One cause of a slow step: how it shows in a profile, what to change, and sources.
-
-    A ``Remedy`` decorates the function that looks for the cause in a profile, and takes its place.
-    ``condition`` describes the function for docs/causes.md. ``kinds`` are the kinds of time that
-    the cause may take, ``frameworks`` is empty for all. ``instead`` names new work that takes a
-    part of the saved time. ``several_kinds``: the fix also saves time of other kinds. ``first``:
-    the cause may become the verdict's cause even if the saving is unknown.
-    """
+    """One cause of a slow step, decorating the function that looks for it."""
 
     name: str
     cause: str
     fix: str
-    condition: str
-    kinds: tuple[str, ...]
+    condition: str  # describes the function for docs/causes.md
+    kinds: tuple[str, ...]  # kinds of time that the cause may take
     sources: tuple[str, ...]
-    frameworks: tuple[str, ...] = ()
-    several_kinds: bool = False
-    first: bool = False
-    instead: str | None = None
+    frameworks: tuple[str, ...] = ()  # empty: all
+    several_kinds: bool = False  # the fix also saves time of other kinds
+    first: bool = False  # may be the verdict's cause even if the saving is unknown
+    instead: str | None = None  # new work that takes a part of the saved time
     decide: Decide = field(init=False)
 
     def __call__(self, decide: Decide) -> Remedy:
@@ -77,15 +63,12 @@ class Remedy:
 
 
 def from_facts(f: Finding, facts: Sequence[Fact], seen: str) -> Match | None:
-    """Return a match if the profile shows these events; the fix saves at most their time.
-
-    ``seen`` is the evidence, such as ``{name} runs {times}``; ``in_words`` fills it.
-    """
+    """Match these events with a template of the evidence: ``{name} runs {times}``."""
     return Match(in_words(f.slow, seen, facts), total(facts)) if facts else None
 
 
 def in_words(profile: StepProfile, seen: str, facts: Sequence[Fact]) -> str:
-    """Fill a template such as ``{name} runs {times}`` with names, counts and times of events."""
+    """Fill a template such as ``{name} runs {times}`` with facts about events."""
     name, number = cropped(facts[0].name), sum(fact.count for fact in facts)
     return seen.format(
         name=name,
@@ -120,7 +103,7 @@ def total(facts: Iterable[Fact]) -> int:
 
 
 def layers_ns(profile: StepProfile, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Return the time of the layers in ``rows`` of the layer table, both passes, in ns per step."""
+    """Return the layers' time in both passes, in ns per step."""
     took = (
         ((row["forward_ns"] or 0) + (row["backward_ns"] or 0)) * (row["calls"] or 0) for row in rows
     )

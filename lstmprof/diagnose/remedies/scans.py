@@ -124,8 +124,7 @@ def small_loop(f: Finding) -> Match | None:
     ),
 )
 def gates_apart(f: Finding) -> Match | None:
-    # XLA calls the ops of the loop one by one from a table (thunks), which takes longer than the
-    # work of a small op.
+    # XLA calls the ops of the loop one by one, which takes longer than a small op's work.
     profile = f.slow
     rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]
     if profile.runs_on != "cpu" or not rows or 4 * f.slow_ns < profile.length_ns:

@@ -35,8 +35,7 @@ from lstmprof.runs.fields import Recompiled
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
-#: Prefer to blame a function for which lstmprof knows what changed, if its compile time is this
-#: share of the longest. Chosen by hand.
+#: Blame a function whose change is known, above this share of the longest. Chosen by hand.
 _EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
@@ -305,8 +304,7 @@ def miopen_compiles(f: Finding) -> Match | None:
     return from_facts(f, calls, "{name} and similar calls take {ms}")
 
 
-#: Names of JAX's own functions, for which JAX compiles programs if they are called outside jax.jit:
-#: primitives of jax.lax, functions of jax.numpy and jax.nn. Other programs are the user's.
+#: Functions of jax.lax, jax.numpy and jax.nn; outside jax.jit, JAX compiles a program for each.
 _OWN = re.compile(
     r"_?(?:scan|while(?:_loop)?|cond|switch|fori_loop|map|add(?:_any)?|sub(?:tract)?|mul(?:tiply)?"
     r"|(?:true_)?div(?:ide)?|floor_divide|neg(?:ative)?|abs(?:olute)?|exp2?|expm1|log1?p?|tanh|sqrt"
@@ -322,8 +320,7 @@ _OWN = re.compile(
     r"|ones(?:_like)?|eye|tri[lu]?|ravel|norm|threefry\w*|random_\w+|uniform|normal|bernoulli|split"
     r"|fold_in|rng_\w+|stop_gradient|erf\w*|nan_to_num)"
 )
-#: Without step markers, a function counts as compiled repeatedly from this number on. A warm-up
-#: compiles it once, or twice if its gradient is compiled, too.
+#: Without step markers, 3 compilations are repeated ones: a warm-up does 1, or 2 with gradients.
 _AGAIN = 3
 #: Events that TensorFlow records when Python calls an operator.
 _CALLING = re.compile(
@@ -376,7 +373,7 @@ def jitted_whole(f: Finding) -> Match | None:
 
 
 def _compiled_alone(f: Finding) -> Match | None:
-    """Match if most compile time goes to one of JAX's own functions, called outside jax.jit."""
+    """Match programs that JAX compiles for its own functions outside jax.jit."""
     name = compiled_alone(f.slow)
     if name is None:
         return None
@@ -396,7 +393,7 @@ def compiled_when(profile: StepProfile) -> str:
 
 
 def compiled_alone(profile: StepProfile) -> str | None:
-    """Return the function whose repeated compiling takes longest, if it is one of JAX's own."""
+    """Return JAX's own function whose repeated compiling takes longest."""
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
         return None
@@ -468,7 +465,7 @@ def outside_of_a_function(f: Finding) -> Match | None:
 
 
 def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
-    """Return the time of calling these programs or ops, with the Python just before the calls."""
+    """Return the time to call these programs or ops from Python."""
     names = {fact.name for fact in called}
     return total([fact for fact in profile.seen.called if fact.name in names])
 

@@ -38,8 +38,7 @@ from lstmprof.events.threads import VALUE_READS
 from lstmprof.implementations import LAYER_OP
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
-#: Reads of values, or waits without Python frames, are worth a fix if they take this share of the
-#: step. Chosen by hand.
+#: Reads of values, or waits without frames, matter at this share of the step. Chosen by hand.
 _MUCH = 0.2
 #: Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
@@ -57,8 +56,7 @@ _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-#: PyTorch's wrappers of distributed training: (their ops and ranges, their communication kernels,
-#: how to overlap this communication with other work).
+#: Distributed training: (wrapper's ops, its communication kernels, how to overlap them).
 _OVERLAP = (
     (
         re.compile(r"FullyShardedDataParallel|FSDP::"),

@@ -26,8 +26,7 @@ from lstmprof.diagnose.seen import DenseTable, Product
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: TF32 saves at most this share of a float32 matmul: with tensor cores, it is at most eight times
-#: as fast (A100: 156 instead of 19.5 TFLOP/s).
+#: TF32 saves at most this share of a float32 matmul (A100: 156 instead of 19.5 TFLOP/s).
 _TF32_SAVES = 7 / 8
 #: GPUs with TF32 (compute capability 8.0 or later), and kernels made for such GPUs.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
@@ -43,8 +42,7 @@ _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
 #: NVIDIA GPUs have tensor cores from compute capability 7.0 on, except the GTX 16 series (7.5).
 _FIRST_WITH_TENSOR_CORES = 70
 _WITHOUT_TENSOR_CORES = re.compile(r"\bGTX 16\d\d")
-#: Kernels of cuBLAS, CUTLASS and MAGMA without tensor cores. Others have a number before ``gemm``
-#: in their names (s884gemm, h16816gemm).
+#: Kernels without tensor cores; others have a number before ``gemm`` (s884gemm, h16816gemm).
 _SCALAR = re.compile(r"(?i)(?<![0-9])[sh]gemm(?!\w*(?:tensorop|hmma))|simt|magma_\w*gemm")
 #: CUTLASS kernels for unaligned rows, which load fewer than 8 elements at once.
 _UNALIGNED = re.compile(r"align[124](?![0-9])")

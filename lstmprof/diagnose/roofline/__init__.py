@@ -51,13 +51,10 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Bound:
-    """The least time that a device needs for one part of the work.
-
-    ``compute_ns`` is None if the number of operations is unknown.
-    """
+    """The least time that a device needs for one part of the work."""
 
     cost: Cost
-    compute_ns: float | None
+    compute_ns: float | None  # None: the number of operations is unknown
     memory_ns: float
 
     @property
@@ -89,9 +86,9 @@ class Reach:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The least time of a step on its device, compared with its measured time (``clean_ns``)."""
+    """The least time of a step on its device."""
 
-    clean_ns: float
+    clean_ns: float  # measured step time
     peaks: Peaks
     bounds: tuple[Bound, ...]
     reaches: tuple[Reach, ...]
@@ -171,7 +168,7 @@ def workload_of(info: RunInfo) -> Workload | None:
 
 
 def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
-    """Return the operations and bytes of each part of a step, from the workload in run.json."""
+    """Return the work of each part of a step, for the workload in run.json."""
     workload = workload_of(info)
     if workload is None or info.mode is None or info.precision is None or info.seed is None:
         return None
@@ -213,8 +210,7 @@ def roofline_of(
     profile: StepProfile, others: Iterable[StepProfile], given: Peaks | None
 ) -> Roofline | None:
     """Return the roofline of a run, with the user's or the best measured peak rates."""
-    # use the best rates of all runs, because a framework's library may be slower than the device
-    # allows (MKL on another maker's CPU)
+    # take the best rates of all runs: a library may be slow here (MKL on another maker's CPU)
     alike = [
         other
         for other in (profile, *others)

@@ -52,25 +52,17 @@ MASTER_BYTES, TOKEN_BYTES, CAST_BYTES = 4, 8, 6
 
 @dataclass(frozen=True)
 class Pointwise:
-    """The elementwise work of a cell per unit and time step.
+    """Elementwise operations of a cell, per unit and time step."""
 
-    ``forward`` and ``backward`` count operations (σ, tanh and √ as 1). ``saved`` counts the numbers
-    saved for the backward pass.
-    """
-
-    forward: int
+    forward: int  # σ, tanh and √ count as 1
     backward: int
-    saved: int
+    saved: int  # numbers kept for backward: LSTM gates and c, GRU gates and U h
 
 
-#: Cell → its operations and saved numbers, counted from the equations. The backward pass includes
-#: the sums of the bias's gradient and of both gradients of h, and computes tanh(c) again. An LSTM
-#: saves its gates and c, a GRU its gates and U h.
+#: Counted from the equations; backward adds the gradients of bias and h, and tanh(c) again.
 CELLS = {"lstm": Pointwise(17, 28, 5), "gru": Pointwise(14, 21, 4), "rnn": Pointwise(3, 5, 0)}
 
-#: Optimizer → (operations per parameter, numbers read or written per parameter in addition to the
-#: gradient). Adam's operations are counted in the order that the end of section 2 of D. Kingma and
-#: J. Ba, arXiv:1412.6980, proposes.
+#: (operations, numbers moved besides the gradient) per parameter; Adam: arXiv:1412.6980, section 2.
 OPTIMIZERS = {"adam": (12, 6), "sgd": (2, 2)}
 
 #: Loss → category of its work.
@@ -79,16 +71,13 @@ _LOSS = {"ce": "softmax_loss", "mse": "softmax_loss", "ctc": "ctc", "mean": "red
 
 @dataclass(frozen=True)
 class Cost:
-    """The work of one part of a step in one pass: both directions of a layer together.
-
-    ``flops`` is None if operations are not counted.
-    """
+    """The work of one part of a step: both directions of a layer in one pass."""
 
     part: str
     work: str
     category: str
     layer: int | None
-    flops: int | None
+    flops: int | None  # None: not counted
     moved_bytes: int
 
 
@@ -106,10 +95,7 @@ class _Sizes:
 def costs(
     workload: Workload, mode: str = "train", precision: str = "fp32", seed: int = 0
 ) -> tuple[Cost, ...]:
-    """Return the work of one step: the forward pass, the backward pass, then the optimizer.
-
-    The sequence lengths and tokens of the batch depend on ``seed``.
-    """
+    """Return the work of one step: forward, backward, optimizer."""
     w, s = workload, _sizes(workload, mode, precision, seed)
     rows = [*_embedding(w, s), *_casts(w, s)]
     for layer in range(w.layers):

@@ -42,12 +42,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Seen:
-    """Observations about one device or host, such as casts of weights or loops of cells.
+    """Facts about one device or host, such as casts of weights."""
 
-    The function of the same name in ``FACTS`` computes and describes each field. An empty field
-    means that the profile does not show it.
-    """
-
+    # the function of the same name in ``FACTS`` describes each field
     framework: str | None = None
     gaps: Gaps | None = None
     loading: tuple[Fact, ...] = ()

@@ -16,15 +16,13 @@ import numpy as np
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.table import NONE
 
-#: The backward pass grows if each of at least ``_GROWING_STEPS`` steps has more nodes than the step
-#: before, and the largest growth is at most ``_EVENLY`` times the smallest. Chosen by hand.
+#: Steps in which the backward pass must grow, and how unevenly at most. Chosen by hand.
 _GROWING_STEPS, _EVENLY = 4, 1.25
 _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
 #: The node around a module with a registered backward hook; the hook runs after the node.
 _MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
-#: The node that sums a parameter's gradient (torch/csrc/autograd/functions/accumulate_grad.h).
-#: Hooks run after the ops that this node calls.
+#: Sums a parameter's gradient (autograd/functions/accumulate_grad.h); hooks run after its ops.
 _SUMS_GRADIENTS = "torch::autograd::AccumulateGrad"
 _SUMMING = re.compile(r"(?:aten::)?(?:add_?|detach_?|clone|copy_|(?:new_)?empty\w*|view|alias)$")
 #: Ops that users write in a forward pass, and that gradients never need.
@@ -61,15 +59,13 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
 
 
 def recomputed(lane: Lane) -> tuple[Fact, ...]:
-    """Return forward ops that the backward pass computes again (checkpointing).
-
-    Their time is the time of the backward nodes around them, with the Python code of checkpointing.
-    """
+    """Find forward ops that the backward pass computes again (checkpointing)."""
     node = lane.inside(lane.events_named(_NODE.match))
     forward = lane.events_named(_FORWARD.match) & (node != NONE)
     facts = lane.spent_in(forward)
     rows = np.flatnonzero(forward)
     again = np.isin(node, np.unique(node[rows])) & (node != NONE)
+    # with the Python code of checkpointing around the ops
     ns = int(lane.spent_ns[again].sum()) / lane.steps
     number = sum(fact.count for fact in facts)
     return tuple(replace(fact, ns=round(ns * fact.count / number)) for fact in facts)
@@ -77,14 +73,11 @@ def recomputed(lane: Lane) -> tuple[Fact, ...]:
 
 @dataclass(frozen=True)
 class Growing:
-    """The nodes of a backward pass in the ``first`` and ``last`` step, if it grows steadily.
+    """The nodes of a backward pass that grows from step to step."""
 
-    ``ns`` is the time per step of earlier batches, by their share of the nodes.
-    """
-
-    first: int
+    first: int  # nodes in the first step
     last: int
-    ns: int
+    ns: int  # per step, for earlier batches
 
 
 def growing(lane: Lane) -> Growing | None:

@@ -29,8 +29,7 @@ EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
 FUNCTION = re.compile(r"EagerLocalExecute: __")
 #: Matches the ``op_name`` of the call that traces a tf.function for the first time.
 _FIRST_TRACE = re.compile(r"traced-\w+ #1")
-#: A program that traces this many new functions of one name creates them again and again. Two are
-#: not enough, because some programs define two functions of one name.
+#: This many new functions of one name are made again and again; two may just share the name.
 _NEW = 3
 #: Operators that fetch the input; a tf.function cannot contain them.
 _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerConst)")
@@ -128,13 +127,11 @@ _LOADS = re.compile(
 _NO_LOAD = re.compile(r"Unload|Destroy|Finalize|Prefetch")
 #: Calls that allocate memory, which take long for a large block.
 _ALLOCATES = re.compile(r"[Aa]lloc|MemCreate|MemMap")
-#: A longer runtime call (ns) also loads or initialises something. A launch call takes 4.8 to 6.6 µs
-#: in a profile of BERT on an H100 (torch.profiler), 150 times less.
+#: A longer runtime call (ns) also loads something. A launch takes 4.8 to 6.6 µs (BERT, H100).
 LONG_CALL_NS = 1_000_000
 #: A first call loads something if it takes this many times as long as later calls.
 LONGER = 10
-#: The same factor for ops on the CPU, whose time also depends on their input, and for ops that only
-#: call other ops. Chosen by hand.
+#: The same for CPU ops, whose time depends on input, and ops that call others. Chosen by hand.
 MUCH_LONGER = 100
 #: Ops of PyTorch besides ``VALUE_READS`` that may wait for the device or for other ranks.
 _MAY_WAIT = re.compile(r"aten::nonzero$|c10d::|record_param_comms|.*(?:[Ww]ait|DataLoader|barrier)")
@@ -176,10 +173,7 @@ def starting(lane: Lane) -> Flags:
 
 
 def delays(lane: Lane) -> Flags:
-    """Mark launches during which the device worked for longer than it idled after the launch.
-
-    If such a launch loads code, the idle time is a consequence of the loading.
-    """
+    """Mark launches that overlap more work than the idle time after them."""
     events, late_ns = lane.events, lane.idle_ns(LATENCY)
     rows = np.flatnonzero(late_ns)
     work = Covered(events.start_ns[lane.activity], events.end_ns[lane.activity])
@@ -189,17 +183,12 @@ def delays(lane: Lane) -> Flags:
 
 
 def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield, per name, the runtime calls that load code, and the usual time of such a call.
-
-    These are calls whose name says so, and first calls that take much longer than later ones. The
-    first launch of each kernel is a first call, because it loads the kernel. So are other calls
-    before the first kernel (``cudaFree``), and calls that prepare a kernel's first launch
-    (``cudaOccupancyMaxActiveBlocks…``).
-    """
+    """Yield, per name, the calls that load code, and the usual time of a call."""
     events = lane.events
     prepares = _before_first_launches(lane)
     works = lane.rank & events.is_kind("kernel")
     works = works if works.any() else lane.rank & events.is_kind(*ACTIVITY_KINDS)
+    # calls before the first kernel, such as cudaFree, load, too
     begun = lane.least_of_each(events.start_ns, np.flatnonzero(works))
     rows = np.flatnonzero(lane.rank & events.is_kind("runtime"))
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
@@ -210,13 +199,7 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield, per op, its first call if that is unusually long, and the usual time of later calls.
-
-    In a profile without step markers (PyTorch, RTX 3090), the first ``aten::cudnn_convolution``
-    takes 74 ms on the host, later ones 3.3 ms. In another (RTX 4090), the first
-    ``aten::_convolution``, which only calls ``aten::cudnn_convolution``, takes 9.8 ms, later ones 2
-    µs.
-    """
+    """Yield, per op, a first call that takes unusually long, and the usual time."""
     events = lane.events
     computes = events.column("category").is_valid().to_numpy()
     computes &= ~events.is_one_of("category", "other", "collective")
@@ -234,6 +217,7 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
         others = np.setdiff1d(rows[members], first)
         if len(others) > len(first):
             usual_ns = upper_median(own_ns[others])
+            # aten::cudnn_convolution on an RTX 3090: 74 ms at first, later 3.3 ms
             longer = LONGER if lane.device is not None and computes[first[0]] else MUCH_LONGER
             first = first[own_ns[first] >= max(LONG_CALL_NS, longer * usual_ns)]
             if len(first):

@@ -49,21 +49,18 @@ _OTHERS = re.compile(
 
 
 def compiles(name: str) -> bool:
-    """Return whether an event is the work of a compiler, by its name: ``backend_compile``.
-
-    Only known names count, because a user's function ``step_compile`` may do anything. The function
-    decides, not the file: ``run`` of ``compile_fx.py`` also runs compiled code.
-    """
+    """Return whether an event is a compiler's work: ``backend_compile``."""
+    # only known functions: ``step_compile`` may be a user's, compile_fx.py also runs the code
     match = _FRAMES.fullmatch(name) if _FRAME.fullmatch(name) else _OTHERS.search(name)
     return match is not None
 
 
 @dataclass(frozen=True)
 class Attributed:
-    """The time intervals of a device or host; ``row`` has the event that explains each interval."""
+    """Time intervals of a device or host, and the events that explain them."""
 
     intervals: Intervals
-    row: Ints
+    row: Ints  # the event that explains each interval
     device: int | None
     idle: Flags
     transfers: Flags
@@ -113,16 +110,13 @@ class Preparing:
         return np.concatenate([border for some in times for border in some.bounds])
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Mark the intervals that count as preparing the input.
-
-        A host prepares the input on the step's thread, or waits while TensorFlow's ``NEXT_OP`` runs
-        on any thread. On a device, idle time and copies count, if the host prepares the input
-        meanwhile or launched them for it.
-        """
+        """Mark the intervals that prepare the input."""
         inside = attributed.inside(self._in_line)
         if attributed.device is None:
+            # TensorFlow's NEXT_OP may run on any thread
             waited = attributed.idle & attributed.inside(self._next)
             return np.asarray((inside & self._steps.run(attributed)) | waited, np.bool_)
+        # a device waits while its host prepares the input, or copies it
         beneath = (attributed.row != NONE) & (_at(self._around, attributed.row) != NONE)
         waited = attributed.unrecorded() & attributed.inside(self._launching)
         can_wait = attributed.idle | attributed.transfers
@@ -130,11 +124,7 @@ class Preparing:
 
 
 class Compiling:
-    """Finds when a compiler ran, or a CUDA graph was captured, on each thread.
-
-    Children of the compiler's event are not enough: a Python generator may begin inside the
-    compiler's event and end after it.
-    """
+    """Finds when a compiler ran, or a CUDA graph was captured, on each thread."""
 
     def __init__(self, events: EventTable, rank: int | None) -> None:
         self._events, self._thread = events, thread_ids(events)
@@ -147,6 +137,7 @@ class Compiling:
         mine = np.isin(rows, events.rows_of_rank(rank))
         rows, ends_ns = rows[mine], ends_ns[mine]
         self._times = Covered(events.start_ns[rows], ends_ns)
+        # children are not enough: a generator may begin inside the event and end after it
         self._of_thread: dict[int, Segments] = {}  # the latest event of each thread at each time
         for number in np.unique(self._thread[rows]).tolist():
             here = self._thread[rows] == number
@@ -189,11 +180,9 @@ _VIEWS = re.compile(r"^aten::(?:select|slice|narrow|view|squeeze|unsqueeze|detac
 _REDUCES = re.compile(
     r"^aten::(?:argmax|argmin|max|min|sum|mean|any|all|eq|ne|lt|le|gt|ge|logical_not|index)$"
 )
-#: A loop whose reductions take longer (median, ns) computes, and does not only read. argmax over 12
-#: classes takes 5 µs (torch.profiler of torch 2.13 on an EPYC).
+#: A loop with longer reductions (median, ns) computes. argmax over 12 classes: 5 µs (torch 2.13).
 _REDUCED_NS = 20_000
-#: A loop with longer Python between its ops (median, ns) does more than read. A gap above
-#: ``_PAUSE_NS`` ends the loop; the operating system usually takes the CPU away for less.
+#: Longer Python between ops (median, ns) is no reading; a gap above ``_PAUSE_NS`` ends the loop.
 _BETWEEN_NS, _PAUSE_NS = 100_000, 20_000_000
 #: Number of consecutive reads that form a loop.
 _LEAST_READ = 8
@@ -260,7 +249,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def enclosing(events: EventTable, chosen: Flags) -> Ints:
-    """Return for each event the ``chosen`` event that contains it or its launch, or ``NONE``."""
+    """Return for each event the ``chosen`` event around it or its launch."""
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
         return own

@@ -20,17 +20,13 @@ from lstmprof.events.threads import ops_called, thread_ids
 
 @dataclass(frozen=True)
 class Fact:
-    """Events of one name, with their number and time per step.
-
-    ``within`` is the name of the event around them. ``median_ns`` is the usual duration of other
-    events of this name.
-    """
+    """Events of one name, with their number and time per step."""
 
     name: str
     ns: int
     count: float
-    within: str | None = None
-    median_ns: int | None = None
+    within: str | None = None  # name of the event around them
+    median_ns: int | None = None  # usual duration of other events of this name
 
 
 def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
@@ -43,10 +39,7 @@ def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
 
 
 def called_after(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
-    """Return for each short interval of Python on a host the op that begins when it ends.
-
-    The value is ``NONE`` for all other intervals.
-    """
+    """Return for each short Python interval the op that begins when it ends."""
     row = intervals.row
     if device is not None or not len(events):
         return np.full(len(row), NONE, dtype=np.int64)
@@ -56,12 +49,7 @@ def called_after(events: EventTable, intervals: Intervals, device: int | None) -
 
 
 class Lane:
-    """The events of a rank in its steps, and how long one device, or the host, spends in each.
-
-    Masks and times have one element per event. ``here`` marks the events in the steps that are not
-    on another device, ``activity`` the kernels and copies among them. ``spent_ns`` is the time of
-    the device or host in each event, ``busy`` the same without idle time.
-    """
+    """The events of a rank's steps, seen from one device or from the host."""
 
     def __init__(
         self,
@@ -75,19 +63,21 @@ class Lane:
         own = events.rows_of_rank(windows[0].rank)
         self.rank = np.zeros(len(events), dtype=np.bool_)
         self.rank[own] = True
-        #: Number of the process of each event: 0, 1 … if processes ran one after the other. Each
-        #: process has its own first calls.
+        #: Number of each event's process (0, 1 …), as each process has its own first calls.
         self.turn = np.zeros(len(events), dtype=np.int64)
         for number, rows in enumerate(successive_processes(events, own)):
             self.turn[rows] = number
         self.step = events.ints("step", NONE)
         devices = events.ints("device", UNKNOWN)
         own_device = devices == (UNKNOWN if device is None else device)
+        # in the steps, and not on another device
         self.here = in_steps(events, windows) & ((devices == UNKNOWN) | own_device)
         states = np.array([state for state, _ in intervals.labels], dtype=object)
         busy = states[intervals.label] == "busy"
+        # time of this device or host in each event, then without idle time
         self.spent_ns = self._sum_ns(np.ones(len(intervals.row), dtype=np.bool_))
         self.busy = self._sum_ns(np.asarray(busy, np.bool_))
+        # kernels and copies
         self.activity = self.here & events.is_kind(*ACTIVITY_KINDS)
         self.names, self.texts = events.texts("name")
         self.parent = events.rows_named("parent_id")
@@ -164,11 +154,7 @@ class Lane:
         return np.where(around != NONE, around, by_issuer)
 
     def spent_in(self, roots: Flags, *, backward: bool = False) -> tuple[Fact, ...]:
-        """Return the time in these events and in the work that they launched, by name.
-
-        ``backward`` adds the time of the ops that compute their gradients. The
-        short Python time in which a root or such an op is called counts, too.
-        """
+        """Return the time in these events and in the work that they launched, by name."""
         if not roots.any():
             return ()
         inside = self.inside(roots)
@@ -177,6 +163,7 @@ class Lane:
         outer = roots & (within == NONE)
         root = self.inside(outer)
         if backward:
+            # add the ops that compute the gradients
             forward = self.events.rows_named("forward_id")
             forward_root = np.where(forward != NONE, root[forward], NONE)
             node = self.inside(forward_root != NONE)

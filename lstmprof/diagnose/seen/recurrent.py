@@ -59,11 +59,7 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Find the largest loop over time steps that a compiler unrolled, by its equal matmuls.
-
-    The MLP of a transformer has matmuls of the same shape as a cell's gates, but narrower matmuls
-    follow each of them. Between the time steps of a cell, no matmul has another width.
-    """
+    """Find the largest loop over time steps that a compiler unrolled."""
     events = lane.events
     products = lane.events_named(_MATMUL.match)
     region = compiled_regions(events)
@@ -82,6 +78,7 @@ def unrolled(lane: Lane) -> Unrolled | None:
     for members in groups.members():
         first = rows[members[0]]
         cell = _cell_of(*known[shapes[first]]) if len(members) >= _LOOPED else None
+        # a transformer's MLP has such matmuls, too, but narrower ones between them
         between = output[members[0] : members[-1] + 1]
         if cell is not None and (between == between[0]).all():
             named = (str(one) for one in recorded_inputs(types[dtypes[first]]) if one)
@@ -105,7 +102,7 @@ def _widths(shapes: str) -> tuple[int, int] | None:
 
 
 def _cell_of(hidden: int, output: int) -> str | None:
-    """Return the type of cell whose gates together are ``output`` wide: ``lstm`` or ``gru``."""
+    """Name the cell of a matmul's widths: ``(64, 256) -> "lstm"``."""
     cells = {gates: cell for cell, gates in GATES.items() if gates > 1}
     return cells.get(output // hidden) if hidden and output % hidden == 0 else None
 
@@ -152,7 +149,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
 
 
 def weights(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies of weights inside cuDNN or MIOpen layers (copies that keep the layout)."""
+    """Return the copies of weights inside cuDNN or MIOpen layers."""
     roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     for_layout = lane.inside(lane.events.is_one_of("name", *_RELAYS) & (roots != NONE)) != NONE
     rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)
@@ -222,7 +219,7 @@ def indexed(lane: Lane) -> tuple[Fact, ...]:
 
 
 def selected(lane: Lane) -> int | None:
-    """Return the largest number of ``x[t]`` per step on tensors of one shape, from backward ops."""
+    """Return the largest number per step of ``x[t]`` on tensors of one shape."""
     events = lane.events
     codes = events.texts("shapes")[0]
     rows = np.flatnonzero(
@@ -257,8 +254,7 @@ _BESIDE_CELLS = re.compile(r":(?:AddN|TensorList\w+)$")
 _RECURRENT_PATH = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
 _FRAMES = re.compile(r"(?:.*/)?keras/src/(?:layers/rnn|backend/\w+/rnn\.py)")
 
-#: Modules and functions of recurrent networks that can also compute all time steps at once, as
-#: PyTorch's profiler names them. ``lstmprof run`` adds the module's place in the model.
+#: Recurrent modules that can compute all time steps at once, as PyTorch's profiler names them.
 _PARALLEL = re.compile(
     r"(?:nn\.Module: |.*\.py\(\d+\): )?_?(?i:(?P<family>[msx]lstm|min_?gru|min_?lstm|mamba"
     r"|selective_scan))\w*(?: [\w.]+)?"
@@ -273,10 +269,7 @@ _LOOPED_OPS = 32
 
 
 def looped_module(lane: Lane) -> tuple[str, int, int] | None:
-    """Return the module that needlessly loops over time steps, calls of one op in it, and its ns.
-
-    The ns are per step, with the backward pass.
-    """
+    """Find the module that loops over time steps although it need not."""
     events = lane.events
     named = lane.events_named(_PARALLEL.fullmatch, "python", "range")
     if not named.any() or (lane.here & events.where_name(_PARALLEL_KERNELS.search)).any():
@@ -295,11 +288,12 @@ def looped_module(lane: Lane) -> tuple[str, int, int] | None:
         return None
     looped = np.zeros(len(events), dtype=np.bool_)
     looped[module[rows[calls.first[calls.sizes() >= _LOOPED_OPS]]]] = True
+    # calls of one op, and ns per step with the backward pass
     return short, number, sum(fact.ns for fact in lane.spent_in(looped, backward=True))
 
 
 def paths(lane: Lane) -> dict[str, float]:
-    """Return path → calls per step, for names that are paths into a loop or recurrent layer."""
+    """Return path → calls per step, for paths into a loop or recurrent layer."""
     times: dict[str, float] = {}
     for column in ("name", "op_name"):
         codes, texts = lane.events.texts(column)

@@ -17,8 +17,7 @@ from lstmprof.events.threads import STATES, VALUE_READS, state_codes, thread_ids
 
 #: Longer gaps than this many times the median are unusual.
 UNUSUAL = 10
-#: If this share of at least ``_LEAST_LAUNCHES`` launches block, a setting makes them block
-#: (CUDA_LAUNCH_BLOCKING). Chosen by hand.
+#: CUDA_LAUNCH_BLOCKING blocks launches if this share of at least ten block. Chosen by hand.
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
 _STREAM_WAIT = re.compile(r"Stream.*Wait|Wait.*Stream")
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
@@ -32,18 +31,13 @@ _COPIES, _VALUE_BYTES = re.compile(r"aten::(?:copy_|_to_copy|to)"), 16
 
 @dataclass(frozen=True)
 class Gaps:
-    """The idle time (gaps) before a device's kernels.
+    """The idle time (gaps) before a device's kernels."""
 
-    ``kernels`` is their number per step. ``kernel_ns`` and ``gap_ns`` are the median kernel and the
-    median gap. ``usual_ns`` is the sum per step of the gaps that are not unusually long, ``all_ns``
-    of all gaps.
-    """
-
-    kernels: float
-    kernel_ns: int
-    gap_ns: int
-    usual_ns: int
-    all_ns: int
+    kernels: float  # per step
+    kernel_ns: int  # median
+    gap_ns: int  # median
+    usual_ns: int  # sum per step, without unusually long gaps
+    all_ns: int  # sum per step
 
 
 def gaps(lane: Lane) -> Gaps | None:
@@ -159,7 +153,7 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
-    """Return for each launch the call just before it on its thread, if that enqueued a wait."""
+    """Return the call before each launch on its thread, if it enqueued a wait."""
     events = lane.events
     records = lane.rank & events.where_name(lambda name: "EventRecord" in name)
     # a wait before the first EventRecord waits for work from before the profile
@@ -180,7 +174,7 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
 
 
 def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
-    """Return for each kernel or copy the wait of its stream that delayed it after ``since_ns``."""
+    """Return the stream's wait that delayed each kernel or copy."""
     events = lane.events
     waits = np.flatnonzero(
         lane.rank & events.is_kind("device_sync") & events.where_name(_STREAM_WAIT.search)

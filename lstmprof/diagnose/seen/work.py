@@ -38,19 +38,15 @@ _MOST_OF_LIST = 0.9
 
 @dataclass(frozen=True)
 class DenseTable:
-    """An embedding table whose gradient is as large as the table.
-
-    ``looked_up`` is the number of look-ups per step, ``ns`` the time per step of ops over the whole
-    table.
-    """
+    """An embedding table whose gradient is as large as the table."""
 
     rows: int
-    looked_up: float
-    ns: int
+    looked_up: float  # look-ups per step
+    ns: int  # per step, of ops over the whole table
 
 
 def moved(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies, with the outermost op that only copies, such as ``aten::contiguous``."""
+    """Return the copies by the outermost op that only copies: ``aten::contiguous``."""
     rows = np.flatnonzero(lane.copies)
     within = lane.around(rows)
     arranges = lane.events.is_one_of("name", *_ARRANGING)
@@ -71,7 +67,7 @@ def filled(lane: Lane) -> tuple[Fact, ...]:
 
 
 def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
-    """Return the first matmul or layer whose shapes differ from step to step, and these shapes."""
+    """Return the first matmul or layer whose shapes differ between steps."""
     if not lane.marked:
         return None
     events = lane.events
@@ -128,20 +124,17 @@ def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
 def _table_by_time(
     lane: Lane, looked_up: Mapping[tuple[int, int], int], multiplies: Flags, inputs: list[Any]
 ) -> tuple[DenseTable, ...]:
-    """Return the only embedding table of a profile in which the other ops have no shapes.
-
-    An op of the optimizer is over the whole table if it takes at least half as long as to fill the
-    table's gradient with zeros. Return () if a matmul takes as long, because it may read the table,
-    or if a recurrent layer has weights of half the table's size.
-    """
+    """Find the only embedding table by the time of ops without shapes."""
     events, ops = lane.events, lane.here & lane.events.is_kind("op")
     gradients = np.asarray(ops & events.is_one_of("name", _TABLE_GRADIENT), np.bool_)
     fills = ops & events.is_one_of("name", "aten::fill_") & (lane.inside(gradients) != NONE)
     if len(looked_up) != 1 or not fills.any():
         return ()
     (((rows, width), number),) = looked_up.items()
+    # an optimizer op on the whole table takes at least half as long as zeroing its gradient
     least_ns = median(lane.spent_ns[fills]) / 2
     large = [shape for shape in _shapes_in(inputs) if 2 * prod(shape) >= rows * width]
+    # such a matmul may read the table
     if (lane.spent_ns[multiplies] >= least_ns).any() or any(s != [rows, width] for s in large):
         return ()
     updates = ops & events.is_one_of("category", "optimizer") & (lane.spent_ns >= least_ns)
@@ -163,7 +156,7 @@ def _is_shape(entry: Any, dimensions: int | None = None) -> bool:
 
 
 def _is_over(table: list[int], entries: list[Any]) -> bool:
-    """Return whether an op with these inputs works on the embedding table, alone or in a list."""
+    """Return whether an op's inputs are the embedding table, alone or in a list."""
     first = entries[0] if entries else None
     if first == table:
         return True
@@ -177,16 +170,13 @@ _Shapes = list[Any]
 
 @dataclass(frozen=True)
 class Product:
-    """Matmul kernels of one name that an op launched, with their time per step.
-
-    ``sizes`` are (rows, inner length, columns) of a matmul, or (batch, inputs, hidden) of a layer.
-    """
+    """Matmul kernels of one name that an op launched."""
 
     kernel: str
     op: str
     dtype: str
-    sizes: tuple[int, ...]
-    ns: int
+    sizes: tuple[int, ...]  # (rows, inner, columns), or (batch, inputs, hidden) of a layer
+    ns: int  # per step
 
 
 def half_products(lane: Lane) -> tuple[Product, ...]:
@@ -228,12 +218,11 @@ def _half(dtypes: str) -> str | None:
 
 
 def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
-    """Return a function that reads (m, k, n) from input shapes; input ``first`` is (…, m, k)."""
+    """Read (m, k, n) from input shapes; input ``first`` is (…, m, k)."""
     return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
 
 
-#: How to read an op's sizes from its input shapes (native_functions.yaml). cuDNN's layer has (time,
-#: batch, inputs) as its first input, the state as its fifth.
+#: Sizes from input shapes (native_functions.yaml); cuDNN: (time, batch, inputs) first, state fifth.
 _SIZES: dict[str, Callable[[_Shapes], tuple[int, ...]]] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _product(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _product(1)),
@@ -299,9 +288,7 @@ _RUNS = 10
 _EACH = 5
 #: Denormals slow the slowest group by at least this factor; up to 100 was measured.
 SLOWER = 8
-#: Denormals slow a layer's backward pass by at least this factor. It has twice as much work as the
-#: forward pass; with denormals, factors of 15 to 27 were measured. A forward pass below
-#: ``_LONG_NS`` may have run undisturbed by chance.
+#: Least backward / forward time with denormals (15 to 27 measured), and least forward time in ns.
 _BACKWARD, _LONG_NS = 8, 10_000_000
 _FORWARD_OP = re.compile(r"aten::mkldnn_rnn_layer$")
 _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
@@ -309,17 +296,13 @@ _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
 
 @dataclass(frozen=True)
 class Slow:
-    """Calls of one op that denormals make slow in one part of each step.
-
-    ``ns`` is the time lost per step; ``fast_ns`` and ``slow_ns`` are usual durations. ``whole``:
-    all backward passes of a layer are slow, compared with its forward passes.
-    """
+    """Calls of one op that denormals slow down in one part of each step."""
 
     name: str
-    ns: int
-    fast_ns: int
-    slow_ns: int
-    whole: bool = False
+    ns: int  # lost per step
+    fast_ns: int  # usual duration
+    slow_ns: int  # usual duration
+    whole: bool = False  # all backward passes of a layer are slow
 
 
 def slowing(lane: Lane) -> Slow | None:

@@ -64,16 +64,14 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
-#: A part of the breakdown: (state, category or cause), such as ``("idle", "dispatch")``. The state
-#: is busy, idle, or ``input`` while the host prepares input.
+#: (state, category or cause) in the breakdown, such as ``("idle", "dispatch")``.
 Part = tuple[str, str]
 #: Name → (ns, calls).
 Spent = dict[str, tuple[int, float]]
 
 #: Tables of the breakdown with evidence for diagnoses.
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
-#: The clocks of host and device differ if more device activities than this begin before their
-#: launch. Chosen by hand.
+#: Clocks differ if more activities than this begin before their launch. Chosen by hand.
 EARLY_SHARE = 0.1
 #: An error lists at most this many ranks and devices.
 _MOST_LISTED = 8
@@ -81,42 +79,33 @@ _MOST_LISTED = 8
 
 @dataclass(frozen=True)
 class StepProfile:
-    """The step of one device of a rank, or of the host if ``device`` is None.
-
-    The times of ``contributors`` sum to the length of the step: of the step without disturbances,
-    or of the mean profiled step if ``span`` is None. ``marked`` is False for a profile without step
-    markers, which counts as one step. ``rounds`` is the number of timed processes. ``lost_ns`` is
-    how much longer the median timed iteration is than an undisturbed step. ``cpu_share`` is the
-    share of time in which the step's thread had a CPU. ``rare`` are events of only some steps.
-    ``lanes`` is the number of devices and hosts in the run. ``straggler`` is the device that the
-    others wait for. ``lost_overhead_ns`` is idle time that may be the profiler's work.
-    """
+    """The step of one device of a rank, or of the host if ``device`` is None."""
 
     name: str
     info: RunInfo
     step_ns: int | None
     steps: int
-    marked: bool
+    marked: bool  # False: no step markers, the profile counts as one step
     rank: int | None
     device: int | None
-    contributors: tuple[Contributor, ...]
+    contributors: tuple[Contributor, ...]  # sum to the length of the step
     sync_calls: float | None = None
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     tally: Mapping[str, Spread] = field(default_factory=dict)
     seen: Seen = field(default_factory=Seen)
     doubts: tuple[Warning, ...] = ()
-    rounds: int = 1
-    span: Span | None = None
+    rounds: int = 1  # timed processes
+    span: Span | None = None  # None: contributors sum to the mean profiled step
     part_spans: Mapping[Part, Span] = field(default_factory=dict)
-    lost_ns: float | None = None
-    cpu_share: float | None = None
-    rare: tuple[Rare, ...] = ()
+    lost_ns: float | None = None  # how much longer the median iteration is than an undisturbed step
+    cpu_share: float | None = None  # share of time in which the step's thread had a CPU
+    rare: tuple[Rare, ...] = ()  # events of only some steps
     notes: tuple[str, ...] = ()
     lacks: tuple[Lack, ...] = ()
-    lanes: int = 1
-    straggler: Straggler | None = None
+    lanes: int = 1  # devices and hosts in the run
+    straggler: Straggler | None = None  # the device that the others wait for
     overlap: Overlap | None = None
-    lost_overhead_ns: int = 0
+    lost_overhead_ns: int = 0  # idle time that may be the profiler's work
 
     def __repr__(self) -> str:
         step = f"{numbers.milliseconds(self.length_ns)} ms"
@@ -189,7 +178,7 @@ class StepProfile:
 
     @property
     def per_step(self) -> str:
-        """Return the end of a text with a count: `` per step``, or nothing without step markers."""
+        """Return `` per step``, or nothing without step markers."""
         return " per step" if self.marked else ""
 
     @property
@@ -205,12 +194,7 @@ class StepProfile:
 def step_profile_of(
     breakdown: Breakdown, rank: int | None = None, device: int | None = None
 ) -> StepProfile:
-    """Summarise the step of the chosen device, or of the device that matters most.
-
-    Raises:
-        RunError: the profile has no events, or a file of the run is missing or damaged.
-        UsageError: the run has no such rank or device.
-    """
+    """Summarise the step of the chosen device, or of the one that matters most."""
     if not breakdown.windows:
         raise breakdown.no_steps
     lanes = mean_steps(breakdown.ledger)
@@ -335,7 +319,7 @@ def _sync_calls(events: EventTable, steps: int) -> float | None:
 
 
 def _clocks(events: EventTable) -> tuple[Lack, ...]:
-    """Report that the clocks of host and device differ: activities begin before their launch."""
+    """Report clocks that differ: activities begin before their launch."""
     launch = events.rows_named("launch_id")
     linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
     early_ns = events.start_ns[launch[linked]] - events.start_ns[linked]

@@ -29,16 +29,12 @@ from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: An op that takes at most this long (ns) computes next to nothing. Measured with torch.profiler on
-#: an EPYC: 95 % of the ops of torch-lstmcell-basic with 4 units, on tensors of 8 and 32 elements,
-#: take less than 2.9 µs.
+#: A shorter op (ns) computes next to nothing: 95 % of LSTMCell's with 4 units take < 2.9 µs (EPYC).
 TINY_OP_NS = 3_000
-#: A shorter kernel (ns) ends before the host can launch the next one: a launch call takes 4.8 to
-#: 6.6 µs in a profile of BERT on an H100 (torch.profiler).
+#: A shorter kernel (ns) ends before the next launch: one takes 4.8 to 6.6 µs (BERT, H100).
 TINY_KERNEL_NS = 5_000
 
-#: A longer host op (ns) that launches nothing computes on the CPU. Chosen by hand: about ten times
-#: the time to dispatch an op of PyTorch.
+#: A longer op (ns) without launches computes: ten times PyTorch's dispatch. Chosen by hand.
 CPU_OP_NS = 100_000
 
 #: The number in the name of a PyTorch step marker, removed to sum all steps.
@@ -50,32 +46,24 @@ PROFILER = "profiler"
 
 @dataclass(frozen=True)
 class Contributor:
-    """Time of the step in calls of one op, kernel or runtime function.
-
-    ``name`` is None for time between ops. ``purpose`` is the category of work that the calls serve.
-    ``recorded`` is the number of events that the profiler recorded meanwhile. ``tiny`` calls
-    compute next to nothing. ``call_overhead`` is Python's time just before the calls. ``starting``
-    calls initialise the runtime or load code. In ``reading`` time, the host reads values one by
-    one. ``on_cpu`` ops compute while the device waits. ``slower`` calls take longer than in the
-    fast run, which makes as many.
-    """
+    """Time of the step in calls of one op, kernel or runtime function."""
 
     state: str
     part: str
     ns: int
     count: float = 0.0
-    name: str | None = None
-    purpose: str | None = None
+    name: str | None = None  # None: time between ops
+    purpose: str | None = None  # category of work that the calls serve
     family: str | None = None
-    tiny: bool = False
-    call_overhead: bool = False
+    tiny: bool = False  # the calls compute next to nothing
+    call_overhead: bool = False  # Python's time just before the calls
     compiling: bool = False
-    starting: bool = False
-    reading: bool = False
-    on_cpu: bool = False
+    starting: bool = False  # the calls initialise the runtime or load code
+    reading: bool = False  # the host reads values one by one
+    on_cpu: bool = False  # the ops compute while the device waits
     enqueues: bool = False
-    recorded: float = 0.0
-    slower: bool = False
+    recorded: float = 0.0  # events that the profiler recorded meanwhile
+    slower: bool = False  # the calls take longer than as many in the fast run
 
 
 def contributors(
@@ -173,7 +161,7 @@ def _are(rows: Flags, row: Ints) -> Flags:
 
 
 def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
-    """Return each interval's state and part of the breakdown, such as ``idle`` and ``dispatch``."""
+    """Return each interval's state and part: ``("idle", "dispatch")``."""
     states = np.array([state for state, _ in intervals.labels], dtype=object)
     # waits at the end of a step have this prefix
     parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
@@ -235,11 +223,9 @@ _BETWEEN_CALLS = ("dispatch", "python", "host")
 def lost_overhead_ns(
     events: EventTable, windows: Sequence[Window], rank: int | None, intervals: Intervals
 ) -> int:
-    """Return the idle time per step that may be the profiler's own work.
-
-    Kineto records CUPTI's overhead without a thread, so lstmprof may count it as time of an op.
-    """
+    """Return the idle time per step that may be the profiler's own work."""
     rows = events.rows_of_rank(rank)
+    # CUPTI's overhead has no thread in Kineto, so it may count as time of an op
     lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)
     rows = rows[lost[rows]]
     if not len(rows) or not windows:

@@ -26,10 +26,7 @@ from lstmprof.events.threads import runtime_state
 def earlier_ns(
     events: EventTable, window: Window, device: int | None, waits_ns: Mapping[int, int]
 ) -> int | None:
-    """Return how much earlier a device would finish its step without waits for other ranks.
-
-    ``waits_ns``: start of a collective in ns → how long the device waits in it.
-    """
+    """Return how much earlier a device would finish without waits for other ranks."""
     rows = events.rows_of_rank(window.rank)
     rows = rows[(events.end_ns[rows] > window.start_ns) & (events.start_ns[rows] < window.end_ns)]
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
@@ -42,6 +39,7 @@ def earlier_ns(
     calls = rows[events.is_kind("runtime")[rows] & events.where_name(_may_block)[rows]]
     marks = [(at, "idle", 0) for at in _late_launches(events, work).tolist()]
     start, end = events.start_ns, events.end_ns
+    # ``waits_ns``: start of a collective → the wait in it
     marks += [(int(end[row]), "waited", waits_ns.get(int(start[row]), 0)) for row in work]
     marks += [(int(end[row]), "woken", int(end[row] - start[row])) for row in calls]
     device_ns = host_ns = 0  # how much earlier the device, and the host, would get here

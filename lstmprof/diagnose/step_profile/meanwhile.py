@@ -26,17 +26,13 @@ _LEAST_NAMED_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What a late rank did in most of the time in which the other ranks waited.
+    """What a late rank did in most of the time in which the other ranks waited."""
 
-    ``name`` is an op, kernel or call, ``within`` the range around it. If both are None, the device
-    either waited for its ``host`` or computed.
-    """
-
-    name: str | None
-    within: str | None
+    name: str | None  # op, kernel or call
+    within: str | None  # the range around it
     ns: int
     whole_ns: int
-    host: bool = False
+    host: bool = False  # without names: the device waits for its host, else computes
 
     @property
     def words(self) -> str:

@@ -40,8 +40,7 @@ MEASURED, LIKELY = "measured", "likely"
 LEAST_SHARE = 0.01
 #: A late rank waits at most this share of the median wait of the others.
 LATE = 0.5
-#: The late rank changes from step to step if this share of the steps has a late rank, but not
-#: always the same one.
+#: The late rank changes if this share of the steps has one, but not always the same.
 CHANGING_SHARE = 0.75
 #: With fewer collectives, the clocks of ranks cannot be checked after they were aligned.
 LEAST_COLLECTIVES = 3
@@ -96,33 +95,25 @@ class Excess:
 
 @dataclass(frozen=True)
 class Straggler:
-    """The device that the others wait for in collectives.
+    """The device that the others wait for in collectives."""
 
-    ``state`` is ``found``, ``none`` (no device is always last) or ``unknown``; ``reason`` explains
-    the latter two. ``certainty`` is ``likely`` if the ends of the collectives cannot be checked on
-    all ranks. The others waited for this device in ``late_in`` of ``steps`` steps. ``unmatched``
-    counts collectives without a counterpart on another rank. ``moves`` is True if the late rank
-    changes from step to step. ``meanwhile`` is what the late rank did while the others waited.
-    ``saved_share`` is the share of the waits that would not just become other idle time.
-    """
-
-    state: str
+    state: str  # found, none (no device is always last) or unknown
     reason: str | None = None
-    certainty: str | None = None
+    certainty: str | None = None  # likely if the ranks' clocks cannot be checked
     rank: int | None = None
     device: int | None = None
     marked: bool = True
     world_size: int | None = None
     steps: int = 0
-    late_in: int = 0
+    late_in: int = 0  # steps in which the others waited for this device
     collectives: int = 0
     waiters: tuple[Waiter, ...] = ()
     waits_for: tuple[WaitsFor, ...] = ()
-    unmatched: int = 0
-    moves: bool = False
-    meanwhile: Meanwhile | None = None
+    unmatched: int = 0  # collectives without a counterpart on another rank
+    moves: bool = False  # the late rank changes from step to step
+    meanwhile: Meanwhile | None = None  # what the late rank did while the others waited
     excess: Excess | None = None
-    saved_share: float | None = None
+    saved_share: float | None = None  # share of the waits that would not become other idle time
 
     @property
     def rank_device(self) -> RankDevice:
@@ -146,10 +137,10 @@ class Straggler:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The communication per step, and how much of it is exposed (nothing is computed meanwhile)."""
+    """The communication per step, and how much of it is exposed."""
 
     communication_ns: int
-    exposed_ns: int
+    exposed_ns: int  # nothing is computed meanwhile
 
     @property
     def overlapped_ns(self) -> int:
@@ -190,7 +181,7 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
 
 
 def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice) -> float | None:
-    """Return how much earlier a rank would finish without its waits, as a share of these waits."""
+    """Return by which share of its waits a rank would finish earlier without them."""
     rank, device = waiting
     waits_ns: dict[int | None, dict[int, int]] = defaultdict(dict)
     for row in in_common(breakdown.table("collectives").to_pylist()):
@@ -263,7 +254,7 @@ def _unequal_numbers(unmatched: _Rows, rows: _Rows, rank_devices: Sequence[RankD
 
 
 def _with_late_rank(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
-    """Complete ``facts`` with the waits of all ranks, and with the late rank if one is late."""
+    """Add the waits of all ranks, and the late rank if there is one."""
     steps = facts.steps
     waits: Counter[RankDevice] = Counter()
     for row in rows:

@@ -38,12 +38,10 @@ _NOUN_OF_CATEGORY = {
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
-#: The nouns for work. A ``layer`` is a recurrent layer in one op or kernel, a ``cell`` an op for
-#: one time step of such a layer.
+#: Nouns: a ``layer`` is a recurrent layer in one op or kernel, a ``cell`` one time step of it.
 WORK = (*dict.fromkeys(_NOUN_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
-#: In names of cuDNN's kernels: ``dgrad`` computes the gradient of a convolution's input, ``wgrad``
-#: that of its weights.
+#: cuDNN's names for the gradients of a convolution: ``dgrad`` of its input, ``wgrad`` of weights.
 _PASSES = ("", "dgrad", "wgrad")
 #: Ops for one time step in TensorFlow and Chainer.
 _CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$")
@@ -55,13 +53,10 @@ _FAR_FROM_MEDIAN = 5
 
 @dataclass(frozen=True)
 class Spread:
-    """Number and durations in ns of the events that one noun counts, such as ``launch``.
-
-    The duration of an op is its self time.
-    """
+    """Number and durations of events with one noun, such as ``launch``."""
 
     count: int
-    total_ns: int
+    total_ns: int  # of ops, the self time
     median_ns: int
     longest_ns: int
 
@@ -104,7 +99,7 @@ def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
 
 
 def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
-    """Return for each op whether it contains an op with the same noun, such as another copy."""
+    """Mark ops that contain an op with the same noun, such as another copy."""
     parent = events.rows_named("parent_id")
     noun_of_row = np.full(len(events), NONE, dtype=np.int64)
     noun_of_row[rows] = nouns
@@ -162,10 +157,7 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
-    """Give all kernels of one op call the same number.
-
-    Only kernels that are named after their op get a number (TensorFlow 1).
-    """
+    """Give all kernels of one op call the same number (TensorFlow 1)."""
     ops, op_texts = events.texts("op_name")
     names, texts = events.texts("name")
     calls = np.full(len(rows), NONE, dtype=np.int64)
@@ -186,7 +178,6 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
 
 
 def _by_noun(nouns: Ints, length_ns: Ints) -> dict[str, Ints]:
-    """Group durations by noun; ``nouns`` are indices in ``WORK``."""
     return {noun: length_ns[nouns == code] for code, noun in enumerate(WORK)}
 
 
@@ -241,7 +232,7 @@ def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
 
 
 def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: int) -> Ints:
-    """Return how long the device runs nothing before each activity and before the step's end."""
+    """Return how long the device idles before each activity and the step's end."""
     rows = events.rows_of_rank(rank)
     is_here = events.ints("device", UNKNOWN) == device
     rows = rows[(is_here & events.is_kind(*ACTIVITY_KINDS))[rows]]

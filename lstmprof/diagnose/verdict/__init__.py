@@ -47,8 +47,7 @@ _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
     *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE, causes.WAITING),
 )
-#: If the ends of a ratio's 95 % interval differ by this factor, the times of the parts of the steps
-#: count as unknown. Chosen by hand.
+#: If a ratio's interval is wider (end / begin), times of parts are unknown. Chosen by hand.
 _ROUGH = 10.0
 #: Larger ratios are shown without decimals.
 _WITHOUT_DECIMALS = 100
@@ -60,16 +59,14 @@ _IN_WORDS = {
     causes.RANGE: "time inside ranges in which no op was recorded",
     causes.RUNTIME: "runtime calls",
 }
-#: If other waits for the host take at least this share of the longest wait, all waits together are
-#: the bottleneck. Chosen by hand.
+#: All waits are the bottleneck if others take this share of the longest. Chosen by hand.
 _OTHER_WAITS = 0.1
-#: Kinds of waits that have their own causes. The verdict mentions those that take at least the
-#: share ``_THEN_SHARE`` of the step. The share was chosen by hand.
+#: Waits with their own causes; the verdict mentions those above ``_THEN_SHARE`` of the step.
 _OWN_WAITS = (
     *(causes.INPUT, causes.SYNC, causes.COMPILE, causes.START),
     *(causes.COLLECTIVE, causes.QUEUE, causes.WAITING),
 )
-_THEN_SHARE = 0.1
+_THEN_SHARE = 0.1  # chosen by hand
 #: Kinds of time that differ by less count as equally long. Chosen by hand.
 _ALIKE = 0.02
 _PER_STEP = "per step"
@@ -387,8 +384,7 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
 #: A line of the script explains a bottleneck if it takes this share of the bottleneck's time.
 #: Chosen by hand.
 EXPLAINED_SHARE = 0.5
-#: Kinds of time that a line of the script may explain. Calls that read a value of the device
-#: (``_ASKS``) explain only synchronisation.
+#: Kinds of time that a line may explain; reads of device values (``_ASKS``) explain only sync.
 _HIDDEN_KINDS = (causes.PYTHON, causes.WAITING, causes.UNRECORDED, causes.INPUT)
 _ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
 #: (pattern for the name of a call, what the call does); the first pattern that matches counts.
@@ -405,7 +401,7 @@ _ACTIVITIES = (
 
 
 def line_of(finding: Finding) -> str:
-    """Return the line of the script that takes the time: ``train.py:31 sleeps (time.sleep)``."""
+    """Find the line that takes the time: ``train.py:31 sleeps (time.sleep)``."""
     profile = finding.slow
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns

@@ -13,7 +13,7 @@ from lstmprof.diagnose.roofline import Roofline
 
 
 def finding_sentence(finding: Finding) -> str:
-    """Write a sentence about a kind of time: its length, its share, and the counts behind it."""
+    """Write a sentence about a kind of time: length, share and reasons."""
     whole = "the step" if finding.fast is None else "the difference"
     share = (
         "" if finding.share is None else f" ({percent(finding.share).replace('-', '−')} of {whole})"

@@ -45,8 +45,7 @@ _LONG_NS = 1_000_000
 _CLAUSE_END = re.compile(r"[;:,] | and ")
 #: Matches a bracket with the character before it, or the ellipsis of a shortened name.
 _BRACKET = re.compile(r"[^()…]?\(|\)|…")
-#: Spaces at which a line must not be broken: within an item of a list, or before a unit.
-#: ``_UNBROKEN`` replaces them while a text is wrapped.
+#: Spaces within an item or before a unit, at which a line must not be broken.
 _WITHIN_ITEM = re.compile(r"(?<![,:]) ")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
 _UNBROKEN = "\N{NO-BREAK SPACE}"
@@ -87,18 +86,14 @@ class Explained(Protocol):
 
 @dataclass(frozen=True)
 class Line:
-    """One labelled text of a verdict, wrapped to at most ``most`` printed lines.
+    """One labelled text of a verdict, wrapped to a few printed lines."""
 
-    A long ``text`` is cut, but ``end`` behind it stays. Lines with a high ``rank`` are omitted
-    first. With ``items``, the text is a list, and no line is broken within an item.
-    """
-
-    rank: int
+    rank: int  # high ranks are omitted first
     label: str
     text: str
-    end: str = ""
-    most: int = 2
-    items: bool = False
+    end: str = ""  # stays if ``text`` is cut
+    most: int = 2  # printed lines
+    items: bool = False  # ``text`` is a list, whose items are not broken
 
     @property
     def head(self) -> str:
@@ -113,14 +108,12 @@ class Line:
 def verdict_text(
     diagnosis: Diagnosed, width: int = WIDTH, spoken: Callable[[str], str] = str
 ) -> list[list[str]]:
-    """Return the printed lines of a verdict, one list per label.
-
-    ``spoken`` replaces characters that the output cannot show.
-    """
+    """Return the printed lines of a verdict, one list per label."""
     names = diagnosis.kernel_names
     lines = list(verdict_lines(diagnosis))
     room, printed = MOST_LINES - 1, dict[Line, list[str]]()
     for line in sorted(lines, key=lambda line: line.rank):
+        # ``spoken`` replaces characters that the output cannot show
         text, end = (spoken(one_line(part)) for part in line.shortened(names))
         end = f" {end}" if line.end.startswith(" ") else end
         text = _WITHIN_ITEM.sub(_UNBROKEN, text) if line.items else text

@@ -33,10 +33,7 @@ FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
 @dataclass(frozen=True)
 class DiagnosisOptions:
-    """The options of a diagnosis: what to forecast, peak rates, and which device to diagnose.
-
-    lstmprof chooses a rank, device or peak rates that are None.
-    """
+    """The user's options of a diagnosis, None if lstmprof chooses."""
 
     without: tuple[str, ...] = ()
     gemm_at_roofline: bool = False
@@ -48,14 +45,11 @@ class DiagnosisOptions:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A forecast of the slow step with one change.
-
-    ``form`` is the new form of the layers; it is None for other changes.
-    """
+    """A forecast of the slow step with one change."""
 
     name: str
     prediction: Prediction
-    form: str | None = None
+    form: str | None = None  # new form of the layers, None for other changes
 
     @property
     def error(self) -> Error | None:
@@ -87,12 +81,7 @@ class WhatIf:
 def what_ifs_of(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None, wanted: DiagnosisOptions
 ) -> tuple[WhatIf, ...]:
-    """Forecast the step for each change that the user requests.
-
-    Raises:
-        UsageError: matmuls at the roofline were requested, but no roofline is known.
-        RunError: a file of the run is missing or damaged.
-    """
+    """Forecast the step for each change that the user requests."""
     changes: dict[str, Change] = {f"without {name}": CHANGES[name] for name in wanted.without}
     if wanted.gemm_at_roofline:
         changes[GEMM_AT_ROOFLINE] = faster_gemms(gemm_factor(profile, limit))
@@ -121,20 +110,17 @@ def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
 
 
 def recurrent_share(workload: Workload, mode: str) -> float:
-    """Return the share of the matmuls' operations that must wait for an earlier time step.
-
-    The forward pass of a layer with ``I`` inputs and ``H`` units has I + H operations per unit and
-    time step, of which H are recurrent. The backward pass has I for the gradients of the inputs, H
-    recurrent ones for the gradients of the state, and I + H for the gradients of the weights.
-    """
+    """Return which share of matmul operations waits for an earlier time step."""
     whole = recurrent = 0
     for layer in range(workload.layers):
         inputs = workload.directions * workload.hidden if layer else workload.features
+        # forward, per unit: I + H operations, of which H are recurrent
         operations = inputs + workload.hidden
         whole, recurrent = whole + operations, recurrent + workload.hidden
         if mode == "train":
             # no gradient of the inputs is needed in a first layer without an embedding
             no_input_gradients = layer == 0 and not workload.vocabulary
+            # backward: I for the inputs, H for the state, I + H for the weights
             whole += 2 * operations - inputs * no_input_gradients
             recurrent += workload.hidden
     return recurrent / whole

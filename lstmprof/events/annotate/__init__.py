@@ -12,24 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lstmprof.events.table import EventTable
 
-#: Value of ``source`` in the run.json that ``lstmprof capture`` writes. Each step of such a run
-#: ends with a synchronisation.
+#: Value of ``source`` in run.json of a capture; its steps end with a synchronisation.
 CAPTURED = "capture"
 #: Value of ``source`` in run.json if the run is of a user's own training script.
 OWN_CODE = "own code"
-#: Values of ``source`` for runs whose steps end with a synchronisation, and are also timed without
-#: a profiler.
+#: Values of ``source`` for runs whose steps were also timed without a profiler.
 MEASURED = (CAPTURED, OWN_CODE)
 
 
 def annotated(events: EventTable, *, captured: bool, step_range: str | None = None) -> EventTable:
-    """Fill every derived column.
-
-    With ``step_range``, a regular expression, host ranges whose names match become the steps.
-
-    Raises:
-        UsageError: ``step_range`` is no regular expression, or matches no host range.
-    """
+    """Compute links, categories and steps of events."""
     # Imported here, because a stored run does not need the rules.
     from lstmprof.events.annotate.categories import categorised
     from lstmprof.events.annotate.links import linked, with_forwards

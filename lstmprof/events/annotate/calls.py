@@ -14,14 +14,13 @@ from lstmprof.events.table import NONE, EventTable
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH")
 MEMORIES = ("pinned", "pageable", "managed")
 
-#: Runtime calls that start activities: cudaLaunchKernel, hipExtModuleLaunchKernel, cudaGraphLaunch,
-#: cudaMemcpyAsync, hipMemsetAsync …
+#: Runtime calls that start work on a device: cudaLaunchKernel, cudaMemcpyAsync, hipMemsetAsync …
 _ENQUEUES = re.compile(r"Launch|Memcpy|Memset")
 _LETTERS = re.compile(r"([HDPA])(?:to|2)([HDPA])(?![a-z])")
 _WORDS = re.compile(r"(Host|Device|Peer|Array)[- ]?(?:To|to|->)[- ]?(Host|Device|Peer|Array)")
 #: Copies and memsets in profiles by CUPTI, ROCTracer, Nsight Systems and XLA.
 _COPY = re.compile(r"(?i)^\W*(?:CUDA |HIP )?(?:mem(?:cpy|set)|Copy(?:Host|Device|Peer))")
-#: Nsight Systems' page migrations of managed memory, which the driver starts without a launch.
+#: Page migrations of managed memory, which the driver starts without a launch.
 MIGRATION = re.compile(r"Memcpy UVM \w+")
 _MEMORY = re.compile(r"(?i)\b(pinned|pageable|managed)\b")
 
@@ -37,13 +36,10 @@ def is_kernel_launch(name: str) -> bool:
 
 
 def launch_calls(events: EventTable) -> Ints:
-    """Return the rows of the launches.
-
-    A launch is a runtime call that enqueued an activity, or has the name of such a call. A driver
-    call inside another runtime call does not count again.
-    """
+    """Return the rows of the runtime calls that launch device activities."""
     runtime, launch = events.is_kind("runtime"), events.where_name(is_launch)
     parent = events.rows_named("parent_id")
+    # a driver call inside another runtime call does not count again
     launch = launch & ~(runtime[parent] & (parent != NONE))
     enqueued_by = events.rows_named("launch_id")
     launch[enqueued_by[enqueued_by != NONE]] = True
@@ -51,7 +47,7 @@ def launch_calls(events: EventTable) -> Ints:
 
 
 def direction(name: str) -> str | None:
-    """Return the direction of a copy (``HtoD``) from its name; CUDA arrays are device memory."""
+    """Find a copy's direction in its name: ``Memcpy HtoD (Pinned -> Device)`` -> ``HtoD``."""
     match = _LETTERS.search(name) or _WORDS.search(name)
     if match is None:
         return None
@@ -73,23 +69,17 @@ def host_memory(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many activities of a profile are linked to their launches and ops.
-
-    ``launched`` counts activities with a launch, ``issued`` those with a known op, and
-    ``unanswered`` the kernel launches without an activity. Activities lack launches in trimmed
-    profiles or without host events; launches lack activities if the profiler did not record the
-    kernels.
-    """
+    """How many activities of a profile are linked to their launches and ops."""
 
     activities: int
-    launched: int
-    issued: int
+    launched: int  # activities with a known launch
+    issued: int  # activities with a known op
     kernel_launches: int
-    unanswered: int
+    unanswered: int  # kernel launches without an activity
 
 
 class ActivityCounts:
-    """Tells for each event whether it launched no, one or several activities."""
+    """Tells how many activities each event launched: none, one or several."""
 
     def __init__(self, rows: int) -> None:
         self._count = np.zeros(rows, dtype=np.uint8)
@@ -103,7 +93,7 @@ class ActivityCounts:
         return activity_counts
 
     def add(self, launches: Ints) -> None:
-        """Add activities; ``launches`` are the rows of the calls that launched them."""
+        """Add activities by the rows of their launches."""
         launches = np.sort(launches[launches != NONE])
         several = np.append(False, launches[1:] == launches[:-1])[: len(launches)]
         several |= self._count[launches] > 0
@@ -130,7 +120,7 @@ def coverage(events: EventTable) -> Coverage:
 
 
 def _covered(events: EventTable, activity_counts: ActivityCounts) -> tuple[int, int, int, int, int]:
-    """Count activities and launches of a part of the table, in the order of ``Coverage``."""
+    """Count the activities and launches of a part of the table."""
     activity = events.is_kind(*ACTIVITY_KINDS)
     launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
     named = events.texts("op_name")[0] != NONE
@@ -144,8 +134,7 @@ def _covered(events: EventTable, activity_counts: ActivityCounts) -> tuple[int, 
     )
 
 
-#: TensorFlow's op in which a step takes its next batch, on a thread of its own
-#: (``tf_data_iterator_get_next``), which launches nothing.
+#: TensorFlow's op that takes the next batch, on a thread of its own.
 NEXT_OP = re.compile(r"IteratorGetNext\w*Op::DoCompute")
 _PREPARES = re.compile(
     rf"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"

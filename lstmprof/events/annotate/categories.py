@@ -42,14 +42,13 @@ from lstmprof.events.table import NONE, EventTable
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
-#: Categories that become ``optimizer`` in the optimizer's phase; matmuls and collectives do not.
+#: Categories that become ``optimizer`` in the optimizer's phase.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
-#: If a kernel's name shows one of these categories, it wins over an ``op_name`` that ends in a
-#: layout op.
+#: These categories of a kernel's name win over an ``op_name`` that ends in a layout op.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
-#: Type of the numbers of rules; it is small, because each of millions of rows has such a number.
+#: Small type for the numbers of rules, of which there are millions.
 _RULE = np.int16
 _NUMBER = {rule: number for number, rule in enumerate(RULES)}
 #: Rule number -> index into CATEGORIES; the last entry is for ``NONE``.
@@ -64,11 +63,8 @@ _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
-    """Fill the columns ``category``, ``family`` and ``rule``.
-
-    A name scope ``optimizer`` counts as the optimizer's phase only in profiles that lstmprof
-    ``captured``: users choose other names as they like.
-    """
+    """Find the category of each event by rules."""
+    # only lstmprof's captures use the name scope ``optimizer`` reliably
     rule = _rules(events, captured)
     category = _CATEGORY[rule]
     rnn = events.is_kind("kernel") & (category == CATEGORIES.index("rnn"))
@@ -116,7 +112,7 @@ class _Links:
 
 
 def _op_rules(events: EventTable, links: _Links) -> Codes:
-    """Return the rule of each op; ``NONE`` for an op that only calls other ops."""
+    """Find the rule that matches each op's name."""
     is_op = events.is_kind("op")
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
@@ -136,14 +132,11 @@ def _op_rule(name: str) -> int:
 
 
 def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
-    """Return whether each copy is a cast to another element type.
-
-    If the types were not recorded, a copy inside ``aten::to`` counts as a cast, because PyTorch's
-    autocast calls that op.
-    """
+    """Return which copies are casts to another element type."""
     recorded = events.mapped("dtypes", _types_differ, -1, _RULE)[copies]
     if (recorded >= 0).all():
         return np.asarray(recorded == 1, dtype=np.bool_)
+    # without recorded types: PyTorch's autocast calls aten::to
     converting = events.is_kind("op") & events.is_one_of("name", *_CONVERTING)
     marks = np.where(converting, _RULE(1), _RULE(NONE))
     beneath = inherited(links.parent, marks)[copies] == 1
@@ -161,7 +154,7 @@ def _types_differ(dtypes: str) -> int:
 
 
 def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Codes) -> Codes:
-    """Choose each kernel's rule; the module's docstring gives the order of the sources."""
+    """Choose each kernel's rule from its op or its name."""
     known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
     in_layer = _around(links, recurrent, rows)
@@ -182,17 +175,14 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return for each row the rule of its op, or of the nearest op around it that has one."""
+    """Return the rule of each row's op, or of the nearest op around it."""
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
-    """Return which kernels only copy a tensor, before or after the real work of their op.
-
-    An old kernel name (``ATEN_COPIES[-1]``) means a copy or a cast; inside a copy op or cast op,
-    this kernel is the real work.
-    """
+    """Return which kernels only copy a tensor before or after their op's real work."""
+    # this old name means a copy or a cast, and may be the real work of such an op
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
 
@@ -216,7 +206,7 @@ def _kernel_rule(name: str) -> int:
 
 
 def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
-    """Return which events are in a name scope ``optimizer``, or were launched there."""
+    """Return which events belong to a name scope ``optimizer``."""
     optimizer = PHASES.index("optimizer")
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):

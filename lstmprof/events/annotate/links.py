@@ -15,16 +15,14 @@ from lstmprof.events.threads import nesting_order, thread_ids
 
 #: Ranges of torch.optim; zero_grad belongs to the optimizer's phase, too.
 _OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
-#: Name scopes of the backward pass. tf.GradientTape adds a prefix to a node's scope. JAX writes
-#: jvp(scope) for the forward pass and transpose(jvp(scope)) for the backward pass.
+#: Name scopes of the backward pass; JAX writes ``transpose(jvp(scope))``.
 _GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients(?:_\d+)?/|transpose\(jvp\(")
 _PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:)]|$)")
 #: PyTorch's autograd engine wraps every backward node in an op with this prefix.
 _AUTOGRAD = "autograd::engine::"
-#: Names of backward nodes, which PyTorch's older profiler records without the engine's op.
+#: Names of backward nodes in PyTorch's older profiler.
 _GRADIENT_NODE = re.compile(r"[A-Z]\w*Backward\d*|torch::autograd::\w+")
-#: MXNet's engine runs operators while Python is already in another phase, so the names of operators
-#: show the phase.
+#: MXNet's operators run while Python is already in another phase, so their names decide.
 _MXNET_PHASES = (
     ("backward", re.compile(r"mxnet::_(?:backward_|grad_add$)")),
     ("optimizer", re.compile(r"mxnet::\w+_update(?:_phase[12])?$")),
@@ -48,23 +46,17 @@ def linked(events: EventTable) -> EventTable:
 
 
 def small(rows: Ints) -> Codes:
-    """Use 32-bit row numbers if possible: profiles have millions of rows."""
+    """Use 32-bit row numbers if possible, to save memory."""
     return rows.astype(np.int32) if len(rows) < 2**31 else rows
 
 
 def _ids(events: EventTable, rows: Ints) -> pa.Array:
-    """Return the ``event_id`` of each row."""
     event_id = events.ints("event_id", NONE)
     return pa.array(event_id[np.maximum(rows, 0)], mask=rows == NONE) if len(rows) else pa.array([])
 
 
 def parents(events: EventTable) -> Ints:
-    """Return the row of the innermost event around each event on its thread.
-
-    In nesting order, this is the nearest earlier row that does not end sooner. All rows search at
-    once; a row that ends sooner is skipped with all rows that it has skipped, so few passes are
-    needed.
-    """
+    """Return the row of the innermost event around each event on its thread."""
     thread = small(thread_ids(events))
     rows = small(nesting_order(events, np.flatnonzero(thread >= 0)))
     rows = rows[np.argsort(thread[rows], kind="stable")]
@@ -74,6 +66,7 @@ def parents(events: EventTable) -> Ints:
     previous = small(previous)
     ends = np.append(np.iinfo(np.int64).max, events.end_ns[rows])  # position 0: around all events
     behind = np.flatnonzero(ends[previous] < ends)
+    # all rows search upwards at once; each pass skips twice as far
     while len(behind):
         previous[behind] = previous[previous[behind]]
         behind = behind[ends[previous[behind]] < ends[behind]]
@@ -84,20 +77,17 @@ def parents(events: EventTable) -> Ints:
 
 
 def launches(events: EventTable) -> Ints:
-    """Return each activity's launch: the earliest runtime call with its correlation id."""
+    """Find each activity's launch by its correlation id."""
     return _calls_with(events, events.ints("correlation_id", UNKNOWN))
 
 
 def captured_by(events: EventTable) -> Ints:
-    """Return the launch that was captured as the CUDA graph node of each activity."""
+    """Find the launch that was captured as each activity's CUDA graph node."""
     return _calls_with(events, events.ints("graph_node_id", UNKNOWN))
 
 
 def _calls_with(events: EventTable, number: Ints) -> Ints:
-    """Return each activity's runtime call: the earliest call of its rank with an equal number.
-
-    ``number`` is a correlation id or the number of a graph node.
-    """
+    """Find the runtime call of each activity by correlation id or graph node."""
     rank, pid = (events.ints(name, UNKNOWN) for name in ("rank", "pid"))
     has_number = number > 0  # profilers write 0 or −1 for an unknown id
     calls = np.flatnonzero(has_number & events.is_kind("runtime"))
@@ -114,7 +104,7 @@ def _calls_with(events: EventTable, number: Ints) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """For each of ``rows``, return the first of the rows ``among`` with equal ``columns``."""
+    """Find for each of ``rows`` the first row ``among`` others with equal ``columns``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     all_rows = np.concatenate([among, rows])
@@ -128,11 +118,7 @@ def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
 
 
 def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
-    """Return the op that issued each activity or runtime call.
-
-    It is the innermost op around the call or the launch. Without a launch, it is the op with the
-    activity's external id.
-    """
+    """Find the op that issued each activity or runtime call."""
     is_op = events.is_kind("op")
     enclosing = inherited(parent, small(np.where(is_op, np.arange(len(events)), NONE)))
     runtime = events.is_kind("runtime")
@@ -143,10 +129,10 @@ def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
 
 
 def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
-    """Return for each activity without a launch the first op with its external id."""
+    """Find the op of activities without a launch by their external id."""
     rank, external = (events.ints(name, UNKNOWN) for name in ("rank", "external_id"))
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
-    # Some profilers write the correlation id as external id; such an id names no op.
+    # Some profilers write the correlation id as external id, which names no op.
     activity &= (external > 0) & (external != events.ints("correlation_id", UNKNOWN))
     rows = np.flatnonzero(activity)
     op = np.full(len(events), NONE, dtype=np.int64)
@@ -155,12 +141,7 @@ def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
 
 
 def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
-    """Return the phase of each event as an index into ``PHASES``.
-
-    The first source decides: the event's name scope (TensorFlow, XLA); the nearest event around it
-    that shows a phase; the phase of an activity's launch; the phase range open on any thread of the
-    rank when a host event started.
-    """
+    """Return the phase of each event as an index into ``PHASES``."""
     scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))
     phase = inherited(parent, scopes)
@@ -233,10 +214,7 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Return the innermost phase range that was open when each host event began.
-
-    Ranges of all threads of the rank count.
-    """
+    """Return the innermost phase range that was open when a host event began."""
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)
@@ -260,12 +238,7 @@ def with_forwards(events: EventTable) -> EventTable:
 
 
 def forwards(events: EventTable) -> Ints:
-    """Return the forward op whose gradient each backward op computes.
-
-    PyTorch's autograd numbers the nodes of its graph. The forward op is the last op with the same
-    number in the same rank that began before the backward op. Source: the ``fwdbwd`` flows of
-    torch/csrc/autograd/profiler_kineto.cpp.
-    """
+    """Return the forward op whose gradient each backward op computes."""
     number = events.ints("sequence_number", UNKNOWN)
     numbered = events.is_kind("op") & (number >= 0)
     is_backward = numbered & (events.ints("forward_thread", 0) > 0)
@@ -275,6 +248,7 @@ def forwards(events: EventTable) -> Ints:
     # At equal starts, put backward ops first: their forward op must have begun earlier.
     rows = rows[np.lexsort((~is_backward[rows], start[rows], number[rows], rank[rows]))]
     place = np.where(is_backward[rows], -1, np.arange(len(rows)))
+    # Source: the ``fwdbwd`` flows of torch/csrc/autograd/profiler_kineto.cpp.
     latest = np.maximum.accumulate(place) if len(rows) else place
     maker = rows[np.maximum(latest, 0)]
     same = (latest >= 0) & (number[maker] == number[rows]) & (rank[maker] == rank[rows])

@@ -22,13 +22,12 @@ from lstmprof.events.stored import StoredEvents
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Shorter overlaps of activities do not count: profilers round times to up to 1 µs.
+#: Shorter overlaps do not count, because profilers round times to up to 1 µs.
 ROUNDED_NS = 1000
-#: Runtime calls that give work to a device: of CUDA, HIP and other accelerators (MTIA:
-#: ``enqueueCommand memcpyHtoDAsync``).
+#: Runtime calls that give work to a device, of CUDA, HIP and MTIA (``enqueueCommand
+#: memcpyHtoDAsync``).
 _HANDS_OVER = re.compile(r"(?i)launch|memcpy|memset|enqueue|submit")
-#: Ops and ranges of libraries that run only on GPUs; not ops that also run on a CPU
-#: (``_use_cudnn_ctc_loss``) and not names that users choose.
+#: Ops and ranges of libraries that run only on GPUs.
 _GPU_NAMES = re.compile(
     r"(?:aten::|.*:)?_?(?:cudnn|miopen)_(?!is_acceptable)\w*|(?:.*[:/])?Cudnn[A-Z]\w*"
     r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
@@ -43,20 +42,16 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Columns:
-    """What counting reads, with one entry per event of a part of the table.
+    """The columns that are counted, one entry per event."""
 
-    ``row`` and ``launch`` are rows of the whole table, ``thread`` and ``stream`` numbers or −1, and
-    ``flags`` has a mask per property, such as ``op`` or ``activity``.
-    """
-
-    row: Ints
+    row: Ints  # row number in the whole table
     start: Ints
     dur: Ints
     thread: Ints
     stream: Ints
-    launch: Ints
+    launch: Ints  # row number of the launch
     step: Ints
-    flags: dict[str, Flags]
+    flags: dict[str, Flags]  # by property, such as ``activity``
 
     def only(self, rows: Ints) -> Columns:
         arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "flags"}
@@ -126,7 +121,7 @@ class Reading:
         )
 
     def _within_runtime(self, events: EventTable, runtime: Flags) -> Flags:
-        """Return whether each event is directly inside a runtime call, even of an earlier part."""
+        """Return whether each event is directly inside a runtime call."""
         parent = events.rows_named("parent_id")
         local = parent - events.first_row
         in_part = (parent != NONE) & (local >= 0)
@@ -147,21 +142,15 @@ class Reading:
 
 @dataclass(frozen=True)
 class _ProcessCounts:
-    """The counts of one process: ``counts`` has fields of ``Recorded`` as keys.
-
-    ``busy_steps`` are the steps with an activity.
-    """
+    """The counts of one process, by field of ``Recorded``."""
 
     counts: dict[str, int]
     steps: set[int]
-    busy_steps: set[int]
+    busy_steps: set[int]  # steps with an activity
 
 
 class Tally:
-    """Counts the events of several processes, part by part of the table.
-
-    Processes are numbered from 0. Threads and streams belong to one process each.
-    """
+    """Counts the events of several processes, part by part of the table."""
 
     def __init__(self, activity_counts: ActivityCounts, processes: int = 1) -> None:
         self._activity_counts, self._processes = activity_counts, processes
@@ -174,7 +163,7 @@ class Tally:
         self._overlaps = _Overlaps(processes)
 
     def add(self, columns: Columns, process: Ints) -> None:
-        """Count the events of the next part; ``process`` has the number of each event's process."""
+        """Count the events of the next part, by number of their process."""
         activities = columns.where("activity")
         launchable = activities[~columns.flags["migration"][activities]]
         np.minimum.at(self._first_ns, process, columns.start)
@@ -254,7 +243,7 @@ def _counts(processes: Ints, count: int) -> Ints:
 
 
 class _Lost:
-    """Counts kernel launches without an activity: all, those at the beginning, those at the end."""
+    """Counts kernel launches whose kernel the profiler lost."""
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
@@ -281,7 +270,7 @@ class _Lost:
     def _count_ends(
         self, lost: Ints, lost_ns: Ints, with_activity: Ints, with_activity_ns: Ints
     ) -> None:
-        """Count launches without an activity before the first, and after the last, with one."""
+        """Count lost launches before the first, and after the last, launch with an activity."""
         first, last = _late(self._processes), _early(self._processes)
         np.minimum.at(first, with_activity, with_activity_ns)
         np.maximum.at(last, with_activity, with_activity_ns)
@@ -355,7 +344,7 @@ class _Overlaps:
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
-        # the activity of each stream that ends last: (streams, starts, ends, process numbers)
+        # per stream, the activity that ends last: (streams, starts, ends, process numbers).
         self._latest_end = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
     def add(
@@ -396,22 +385,7 @@ class _Overlaps:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Counts of the events of one rank. Activities are kernels, copies and memsets on a device.
-
-    - ``ops_in_steps`` began in a marked step. ``device_ranges`` are copies of host ranges on a
-      device, or hardware counters. ``gpu_ops`` are ops and ranges of libraries that run only on
-      GPUs.
-    - ``handed_over`` are runtime calls that gave work to a device. ``kernel_launches`` launch
-      kernels and graphs, without launches captured into a graph, which run nothing.
-    - ``migrations`` are the driver's page migrations of managed memory. ``unlaunched`` are other
-      activities without a launch; ``launched_before`` of them began before the first activity of
-      their stream with a launch.
-    - ``lost`` are kernel launches without an activity, ``lost_first`` of them before the first
-      launch with an activity (at most ``lost_first_ns`` before), ``lost_last`` after the last one.
-    - ``overlaps`` are activities that began while another of their stream ran, except branches of a
-      CUDA graph; ``overlap_ns`` is the shared time.
-    - ``bare_steps`` are marked steps without an activity; 0 if no step has one.
-    """
+    """Counts of the events of one rank; activities are kernels, copies and memsets."""
 
     rank: int | None = None
     length_ns: int = 0
@@ -419,28 +393,28 @@ class Recorded:
     first_step: int | None = None
     last_step: int | None = None
     ops: int = 0
-    ops_in_steps: int = 0
+    ops_in_steps: int = 0  # began in a marked step
     ranges: int = 0
-    device_ranges: int = 0
+    device_ranges: int = 0  # copies of host ranges, or hardware counters
     python_frames: int = 0
     runtime_calls: int = 0
-    handed_over: int = 0
-    kernel_launches: int = 0
-    gpu_ops: int = 0
+    handed_over: int = 0  # runtime calls that gave work to a device
+    kernel_launches: int = 0  # of kernels and graphs, not captured into a graph
+    gpu_ops: int = 0  # ops and ranges of libraries that run only on GPUs
     activities: int = 0
     kernels: int = 0
     activity_ns: int = 0
-    migrations: int = 0
-    unlaunched: int = 0
-    launched_before: int = 0
-    lost: int = 0
-    lost_first: int = 0
+    migrations: int = 0  # the driver's page migrations of managed memory
+    unlaunched: int = 0  # other activities without a launch
+    launched_before: int = 0  # unlaunched, before their stream's first launched activity
+    lost: int = 0  # kernel launches without an activity
+    lost_first: int = 0  # before the first launch with an activity
     lost_first_ns: int = 0
-    lost_last: int = 0
+    lost_last: int = 0  # after the last launch with an activity
     lost_last_ns: int = 0
-    overlaps: int = 0
+    overlaps: int = 0  # activities that began while another of their stream ran
     overlap_ns: int = 0
-    bare_steps: int = 0
+    bare_steps: int = 0  # marked steps without an activity; 0 if no step has one
     first_bare: int | None = None
 
     @property
@@ -481,10 +455,7 @@ def _count_process(columns: Columns) -> _ProcessCounts:
 
 
 def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
-    """Count a table on disk, one batch at a time.
-
-    If processes ran one after the other, the whole table is loaded.
-    """
+    """Count a table on disk, one batch at a time."""
     # Imported here, because a stored run does not need the rules.
     from lstmprof.events.annotate.stored_annotation import deciding_events
 

@@ -17,12 +17,11 @@ from lstmprof.events.annotate.rules import op_rule
 from lstmprof.events.annotate.rules.torch import LIBRARY_OP
 
 DISPATCH, PYTHON = "dispatch", "python"
-#: Stacks in code that XLA generated, which has no symbol names, so that the op is unknown.
+#: Stacks in code that XLA generated, whose op is unknown.
 COMPILED = "compiled"
-#: Stacks that match no rule, and stacks of a thread that waits for another. Neither is in the
-#: breakdown.
+#: Stacks that match no rule, and stacks of a thread that waits. Neither is in the breakdown.
 UNKNOWN, WAITING = "unknown", "waiting"
-#: Stands for the category of the op that the pattern's group ``op`` names.
+#: Stands for the category of the op in the pattern's group ``op``.
 BY_OP = "by op"
 
 #: Frameworks whose step is one call of a compiled function.
@@ -31,7 +30,7 @@ _ONE_CALL_FRAMEWORKS = ("tensorflow", "jax", "pytensor", "theano")
 
 @dataclass(frozen=True)
 class FrameRule:
-    """A stack with a frame that matches ``expression`` belongs to ``part`` of the breakdown."""
+    """A regular expression for stack frames of one part of the breakdown."""
 
     part: str
     frameworks: tuple[str, ...]  # empty: for all frameworks
@@ -40,7 +39,6 @@ class FrameRule:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Return the compiled ``expression``."""
         return re.compile(self.expression)
 
 
@@ -49,13 +47,13 @@ def _rule(part: str, frameworks: str, pattern: str, reason: str) -> FrameRule:
 
 
 def _functor(part: str, functors: str, reason: str) -> FrameRule:
-    """Make a rule for TensorFlow's unary and binary kernels, by the name of their functor."""
+    """Make a rule for a functor of TensorFlow's elementwise kernels."""
     pattern = rf"^tensorflow::(?:Simple)?(?:Unary|Binary)\w*Op<.*functor::(?:{functors})"
     return _rule(part, "tensorflow", pattern, reason)
 
 
 def _kernel(part: str, classes: str, reason: str) -> FrameRule:
-    """Make a rule for TensorFlow's kernels, by the name of their class."""
+    """Make a rule for a class of TensorFlow's kernels."""
     pattern = rf"^tensorflow::(?:\(anonymous namespace\)::)?(?:{classes})(?:<.*>)?::Compute\b"
     return _rule(part, "tensorflow", pattern, reason)
 
@@ -162,8 +160,7 @@ FRAME_RULES: tuple[FrameRule, ...] = (
 GARBAGE_COLLECTOR = "garbage collector"
 _COLLECTS = re.compile(r"^(?:gc_collect_\w+|deduce_unreachable|_PyGC_\w+)\b")
 _PYTHON = re.compile(r"\.py:\d+\)$")
-#: The step function of a worker's loop. Frames outside of it belong to the worker, not to the
-#: network.
+#: The step function of a worker's loop; frames outside of it are not the network's.
 _STEP = re.compile(r"^(?:\w+\.)?step \(lstmprof/capture/worker/loops/\w+\.py:\d+\)$")
 _OPTIMIZER = re.compile(r"\(torch/optim/")
 #: Inside torch.optim these parts count as ``optimizer``, as in ``categories``.
@@ -173,22 +170,15 @@ _NO_RULE = "no rule matches a frame of the stack"
 
 @dataclass(frozen=True)
 class StackPart:
-    """The part of the breakdown to which a stack belongs, and its Python line.
-
-    ``rule`` says why the stack belongs to this part. ``line`` is the innermost Python frame, or
-    ``GARBAGE_COLLECTOR``.
-    """
+    """The part of the breakdown to which a stack belongs, and its Python line."""
 
     part: str
-    rule: str
-    line: str | None
+    rule: str  # reason for the part
+    line: str | None  # innermost Python frame, or GARBAGE_COLLECTOR
 
 
 def within_step(frames: Sequence[str]) -> Sequence[str] | None:
-    """Return the frames from the step function inwards; None for Python outside of a step.
-
-    A thread of the framework has no Python frame; then all frames are returned.
-    """
+    """Return the frames from the step function inwards, or None outside of a step."""
     for place, frame in enumerate(frames):
         if _STEP.match(frame):
             return frames[place:]
@@ -196,7 +186,7 @@ def within_step(frames: Sequence[str]) -> Sequence[str] | None:
 
 
 def part_of_stack(frames: Sequence[str], framework: str) -> StackPart:
-    """Return the part of the breakdown to which a stack belongs, and its Python line."""
+    """Find the part of the breakdown, and the Python line, of a stack."""
     line = next(filter(is_python, reversed(frames)), None)
     if any(_COLLECTS.match(frame) for frame in frames):
         line = GARBAGE_COLLECTOR
@@ -225,12 +215,9 @@ def _part(rule: FrameRule, frame: str) -> str | None:
 
 
 def part_of_torch_op(symbol: str) -> str | None:
-    """Return the part of the breakdown for PyTorch's op ``at::_ops::<symbol>``.
-
-    Name and overload are joined: ``add__Tensor`` is ``aten::add_.Tensor``, so the longest prefix
-    that a rule matches is the name.
-    """
+    """Find the breakdown part of PyTorch's op ``at::_ops::<symbol>``."""
     words = symbol.split("_")
+    # ``add__Tensor`` joins name and overload of aten::add_.Tensor: try long names first
     for length in range(len(words), 0, -1):
         rule = op_rule("aten::" + "_".join(words[:length]))
         if rule is not None and rule is not LIBRARY_OP:

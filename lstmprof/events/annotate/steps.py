@@ -31,18 +31,14 @@ _NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 
 @dataclass(frozen=True)
 class Window:
-    """The interval [start_ns, end_ns) of one step of one rank.
-
-    ``step`` is None if the profile has no step markers. ``thread`` ran the step. In ranges named in
-    ``framework_ranges`` only the framework runs, so time between ops is dispatch, not Python.
-    """
+    """The interval [start_ns, end_ns) of one step of one rank."""
 
     rank: int | None
-    step: int | None
+    step: int | None  # None without step markers
     start_ns: int
     end_ns: int
-    thread: int | None
-    framework_ranges: tuple[str, ...] = ()
+    thread: int | None  # that ran the step
+    framework_ranges: tuple[str, ...] = ()  # names of ranges without Python: gaps are dispatch
 
     @property
     def length_ns(self) -> int:
@@ -50,17 +46,13 @@ class Window:
 
 
 def median_step(windows: Iterable[Window]) -> Window:
-    """Return the window of median length; of two middle windows, the shorter."""
+    """Return the window of median length."""
     by_length = sorted(windows, key=lambda window: window.length_ns)
     return by_length[(len(by_length) - 1) // 2]
 
 
 def with_markers(events: EventTable, pattern: str) -> EventTable:
-    """Make the host ranges whose names match ``pattern`` the steps, instead of others.
-
-    Raises:
-        UsageError: ``pattern`` is not a regular expression, or matches no range.
-    """
+    """Make host ranges whose names match ``pattern`` the steps."""
     try:
         expression = re.compile(pattern)
     except re.error as fault:
@@ -86,7 +78,7 @@ def _host_ranges(events: EventTable) -> Flags:
 
 
 def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
-    """Return the column ``kind``, in which only matching host ranges are steps."""
+    """Return the column ``kind``, in which only matching ranges are steps."""
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
     kinds[events.where_name(expression.search) & _host_ranges(events)] = "step"
@@ -110,7 +102,7 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
-    """Return the outermost step markers, in order of time, of the thread with the most markers."""
+    """Return the outermost step markers of the thread with the most markers."""
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
@@ -130,10 +122,7 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return one window per step marker.
-
-    ``processes`` has (rows, step markers) of each process, in order of time.
-    """
+    """Return one window per step marker."""
     rows = [row for _, markers in processes for row in markers.tolist()]
     ends = [end for part, markers in processes for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -144,11 +133,9 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Return where the step of each marker ends; ``rows`` are all events of the process.
-
-    In lstmprof's captures a step ends with its marker, elsewhere with the next marker's start.
-    """
+    """Return where each marked step ends."""
     ends = events.end_ns[markers]
+    # only lstmprof's captures end a step with its marker, others with the next marker
     if not captured:
         activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
         last = np.append(events.end_ns[activities], ends[-1]).max()
@@ -158,7 +145,7 @@ def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list
 
 
 def _numbers(names: list[str]) -> list[int]:
-    """Return 7 for ``ProfilerStep#7``; if numbers are missing or equal, count from 0."""
+    """Return the numbers of steps: ``ProfilerStep#7`` -> 7, or counted from 0."""
     matches = [_NUMBER.search(name) for name in names]
     numbers = [int(n.group(1)) for n in matches if n]
     distinct = len(numbers) == len(names) == len(set(numbers))
@@ -173,7 +160,7 @@ def _whole_profile(events: EventTable, rank: int | None, rows: Ints, thread: Int
 
 
 def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
-    """Return the thread with the most ops, or else with the most runtime calls."""
+    """Return the thread with the most ops, or else runtime calls."""
     for kind in ("op", "runtime"):
         on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
@@ -182,7 +169,7 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """Return how many steps each rank has; a window without a marker is no step."""
+    """Count the marked steps of each rank."""
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )
@@ -190,7 +177,7 @@ def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
 
 
 def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
-    """Fill ``step`` with the step in which the event began, or in which its launch began."""
+    """Assign each event to the step in which it, or its launch, began."""
     at = events.start_ns.copy()
     launch = events.rows_named("launch_id")
     has_launch = np.flatnonzero(launch >= 0)
@@ -216,10 +203,7 @@ def bounds_of(step_windows: Iterable[Window]) -> tuple[Ints, Ints]:
 
 
 def windows_at(at_ns: Ints, step_windows: Sequence[Window]) -> Ints:
-    """Return the number of the window that contains each time, or −1.
-
-    The windows are those of one rank. If two contain a time, the window that starts later counts.
-    """
+    """Return the number of the window that contains each time, or −1."""
     starts, ends = bounds_of(step_windows)
     order = np.argsort(starts, kind="stable")
     index = np.searchsorted(starts[order], at_ns, side="right") - 1

@@ -31,11 +31,7 @@ _WINDOW_COLUMNS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pi
 
 
 def deciding_events(events: StoredEvents) -> EventTable:
-    """Return the events that decide where steps begin and end.
-
-    They are the step markers, the first and last host event of each process in each batch, and the
-    last activity before another process starts.
-    """
+    """Return the events that decide where steps begin and end."""
     chosen: list[pa.Table] = []
     began: dict[int, dict[int, int]] = {}
     for part in events.parts(_WINDOW_COLUMNS):
@@ -73,7 +69,7 @@ def _first_of_each(keys: Ints) -> Ints:
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
-    """Return for each key the position with its latest end; keys are numbered from 0."""
+    """Return for each key the position with its latest end."""
     latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
     np.maximum.at(latest, keys, end_ns)
     last = np.flatnonzero(end_ns == latest[keys])
@@ -90,7 +86,7 @@ class Partitions:
         self.numbers: set[int] = set()
 
     def add(self, numbers: Ints, *columns: Ints) -> None:
-        """Append each row to the file with its number; the rows of a file keep their order."""
+        """Append each row to the file with its number."""
         if not len(numbers):
             return
         order = np.argsort(numbers, kind="stable")
@@ -114,7 +110,7 @@ class Partitions:
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
-#: Columns from which the derived columns are computed, without those that only joins need.
+#: Columns from which the derived columns are computed.
 _SOURCE_COLUMNS = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
     *("correlation_id", "external_id", "op_name", "dtypes"),
@@ -137,15 +133,11 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
 
 
 class _Joined:
-    """Finds events whose launch, op or forward op is in another batch.
-
-    ``guests`` of a batch are activities of other batches, ``leavers`` are its own activities that
-    are guests elsewhere, ``forward`` has pairs (backward op, forward op). All have a file per
-    batch.
-    """
+    """Finds events whose launch, op or forward op is in another batch."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
+        # per batch: activities of other batches, own activities elsewhere, (backward, forward)
         self.guests, self.leavers, self.forward = (self._new(width) for width in (1, 1, 2))
         self._correlated, self._external = self._new(6), self._new(4)
         self._numbered = self._new(5)
@@ -186,7 +178,7 @@ class _Joined:
         self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
-        """Store the ops with an autograd number; return whether a backward op is among them."""
+        """Store the ops with an autograd number; return whether there are backward ops."""
         number = part.ints("sequence_number", UNKNOWN)
         thread = part.ints("forward_thread", 0)
         rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
@@ -222,7 +214,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Make activities ``rows`` guests in the batches of their launches or ops, ``to_rows``."""
+        """Make activities guests in the batches of their launches or ops."""
         own, target = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != target
         self.leavers.add(own[moves], rows[moves])
@@ -248,7 +240,7 @@ _JOIN_COLUMNS = (
 def _table(
     row: Ints, kind: Ints, rank: Ints, start_ns: Ints | None = None, **columns: Ints
 ) -> EventTable:
-    """Make an events table with only the columns for joins; ``UNKNOWN`` becomes null."""
+    """Make an events table with only the columns for joins."""
     kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
     nulls = pa.nulls(len(row), pa.int64())
     times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
@@ -260,14 +252,11 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """A batch with earlier events that still run, and with guests (activities of other batches).
-
-    ``rows`` are the row numbers of these events in the whole table.
-    """
+    """A batch with guests: earlier events that still run, and linked activities."""
 
     number: int
     events: EventTable
-    rows: Ints
+    rows: Ints  # row numbers in the whole table
 
 
 def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
@@ -299,7 +288,7 @@ def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
 
 
 class _Derived:
-    """Stores derived columns in files: of each batch, and of its guests from other batches."""
+    """Stores derived columns in files, one per batch."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
@@ -321,7 +310,7 @@ class _Derived:
         self._guests.add(batches, rows, *(column[guests] for column in values))
 
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
-        """Return a derived column as integers: a link as a row of the run, a text as a code."""
+        """Return a derived column as integers: row numbers or codes of texts."""
         if name in _TEXTS:
             codes, texts = derived.texts(name)
             self._texts[name] = texts or self._texts.get(name, [])

@@ -42,8 +42,7 @@ from lstmprof.export.perfetto.run_slices import Arrows, Phases, RunSlices, activ
 from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.runs.run import Run
 
-#: Runs with more events get no critical paths, which would take seconds and all events in memory.
-#: Chosen by hand.
+#: No critical paths for runs with more events: they take seconds and memory. Chosen by hand.
 _MOST_ON_PATH = 300_000
 #: (start, end) in ns; the end is not included.
 Span = tuple[int, int]
@@ -54,18 +53,10 @@ def write(
     path: Path,
     *,
     force: bool = False,
-    steps: Sequence[Window] | None = None,
-    span: Span | None = None,
+    steps: Sequence[Window] | None = None,  # for the tracks of the breakdown
+    span: Span | None = None,  # omit events outside
 ) -> int:
-    """Write a run to ``path``, whole or not at all; return the file's size in bytes.
-
-    ``span`` limits the trace to the events that overlap it. The tracks of the breakdown show only
-    ``steps``.
-
-    Raises:
-        RunError: ``path`` exists and ``force`` is False, or cannot be written; the run's events are
-        missing or damaged.
-    """
+    """Write a run to ``path``, whole or not at all; return its size in bytes."""
     refuse(path, force=force)
     names = dict.fromkeys((*run_slices.READS, *OF_LEDGER))
     events = breakdown.packed(list(names))
@@ -86,15 +77,7 @@ def write(
 def write_pair(
     lanes: Sequence[tuple[Breakdown, int | None, int | None]], path: Path, *, force: bool = False
 ) -> int:
-    """Write one step of each of several devices or hosts; return the file's size in bytes.
-
-    ``lanes`` are (breakdown, rank, device). The step of median length is written, with undisturbed
-    times; all steps begin at time 0.
-
-    Raises:
-        RunError: ``path`` exists and ``force`` is False, or cannot be written; the events of a run
-        are missing or damaged.
-    """
+    """Write one step per device or host; return the file's size in bytes."""
     refuse(path, force=force)
     try:
         with _opened(path) as file:
@@ -300,7 +283,7 @@ def _add_recorded(
 
 @dataclass
 class _PartInterval:
-    """A time interval in one part of the breakdown; the next batch of events may continue it."""
+    """A time interval in one part of the breakdown."""
 
     window: Window
     label: Label

@@ -71,9 +71,10 @@ def text(field: int, value: str) -> bytes:
 
 
 class _Interned:
-    """Replaces repeated texts by numbers; ``fresh`` has the texts that the next packet defines."""
+    """Replaces repeated texts by numbers."""
 
     def __init__(self, field: int, fresh: list[bytes]) -> None:
+        # ``fresh`` are the definitions for the next packet
         self._field, self._fresh = field, fresh
         self._numbers: dict[str, int] = {}
 
@@ -118,7 +119,7 @@ class Packets:
     def track(
         self, name: str = "", parent: int = 0, *, rank: int | None = None, more: bytes = b""
     ) -> int:
-        """Create a track; ``rank`` is its position among its siblings, ``more`` further fields."""
+        """Create a track at position ``rank`` among its siblings."""
         self._tracks += 1
         content = number(1, self._tracks) + (text(2, name) if name else b"")
         content += number(5, parent) if parent else b""
@@ -127,7 +128,7 @@ class Packets:
         return self._tracks
 
     def process(self, pid: int, name: str, rank: int) -> int:
-        """Create a track for a process; ``rank`` is its position."""
+        """Create a track for a process, at position ``rank``."""
         process = number(1, pid) + text(6, name) + number(3, rank)
         return self.track(more=message(3, process) + number(11, _EXPLICIT))
 
@@ -154,7 +155,7 @@ class Packets:
         return message(4, key + number(4, value))
 
     def begin(self, track: int, at_ns: int, name: str, category: str, rest: bytes = b"") -> None:
-        """Begin a slice; ``rest`` are its encoded arguments and arrows."""
+        """Begin a slice; arguments and arrows are encoded in ``rest``."""
         key = (track, name, category)
         head = self._heads.get(key)
         if head is None:
@@ -215,17 +216,14 @@ _MOST_DEVICES = 10_000
 
 
 class Track:
-    """A track of slices, which must be added by start, outer slices before inner ones.
-
-    Slices that overlap without nesting go to additional tracks.
-    """
+    """A track of slices; overlapping slices that do not nest get more tracks."""
 
     def __init__(self, packets: Packets, new: Callable[[int], int]) -> None:
         self._packets, self._new = packets, new
         self._tracks_with_ends: list[tuple[int, list[int]]] = []  # (track, ends of its open slices)
 
     def add(self, start_ns: int, end_ns: int, name: str, category: str, rest: bytes) -> None:
-        """Add a slice; ``rest`` are its encoded arguments and arrows."""
+        """Add a slice, in order of start, outer slices before inner ones."""
         track = self._free_track(start_ns, end_ns)
         self._packets.begin(track, start_ns, name, category, rest)
 

@@ -38,30 +38,26 @@ _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
 #: Alias of a foreign key in joins.
 _KEY = "pointing_key"
-#: (first byte, byte after the last) of the page size and of the page count in the file's header.
-#: Source: https://sqlite.org/fileformat2.html, section 1.3.
+#: Bytes of page size and page count in the header. Source: sqlite.org/fileformat2.html, 1.3.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 
 @dataclass(frozen=True)
 class Database:
-    """An open database: ``columns`` are the readable columns of each table.
-
-    The file has room for at most ``most_rows`` rows.
-    """
+    """An open database, with the names of its readable columns."""
 
     connection: sqlite3.Connection
     columns: Mapping[str, frozenset[str]]
     most_rows: int
 
     def ints(self, table: str, *names: str) -> dict[str, Ints]:
-        """Return columns of integers; NULL and values of another type become ``UNKNOWN``."""
+        """Return columns of integers, with ``UNKNOWN`` instead of other values."""
         chunks = list(self.int_chunks(table, *names))
         empty = np.empty(0, np.int64)
         return {name: np.concatenate([empty, *(read[name] for read in chunks)]) for name in names}
 
     def texts(self, table: str, name: str) -> list[str | None]:
-        """Return a column of texts; NULL and values of another type become None."""
+        """Return a column of texts, with None instead of other values."""
         return [text for chunk in self.text_chunks(table, name) for text in chunk.to_pylist()]
 
     def strings(self, table: str, key: str, value: str) -> dict[int, str]:
@@ -79,17 +75,13 @@ class Database:
     def pointed_ints(
         self, table: str, key: str, other: str, *names: str
     ) -> Iterator[dict[str, Ints]]:
-        """Join ``table`` with ``other`` by row number, and yield columns of ``other`` in chunks.
-
-        Column ``key`` of ``table`` has the row numbers. A missing row gives ``UNKNOWN``.
-        """
+        """Yield the rows of ``other`` to which ``table.key`` points."""
         return self._int_chunks(self.columns[other], names, self._pointed(table, key, other))
 
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
-        """Join like ``pointed_ints``, and yield a column of texts of ``other`` in chunks."""
+        """Yield the texts of ``other`` to which ``table.key`` points."""
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
-        # A hostile file may refer to one long text in every row, so ``_within`` limits their total
-        # length.
+        # A hostile file may refer to one long text in every row: limit the total length.
         texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")
         while chunk := list(itertools.islice(texts, _CHUNK_ROWS)):
             yield pa.array(chunk, pa.string())
@@ -117,7 +109,7 @@ class Database:
         return f"{keys} LEFT JOIN {quoted(other)} AS other NOT INDEXED ON other.rowid = {_KEY}"
 
     def _check_numbered(self, table: str) -> None:
-        """Refuse a table with a column named ``rowid``, which would hide SQLite's row number."""
+        """Refuse a column named ``rowid``, which would hide SQLite's row number."""
         if {"rowid", _KEY} & {name.lower() for name in self.columns[table]}:
             raise sqlite3.DatabaseError(f"table {table} has a column named rowid")
 
@@ -137,11 +129,11 @@ class Database:
             yield {name: read.get(name, absent) for name in names}
 
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """Yield a column of texts in chunks; NULL and values of another type become null."""
+        """Yield a column of texts in chunks, with null instead of other values."""
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
-        """Return a column of byte strings; NULL and values of another type become None."""
+        """Return a column of byte strings, with None instead of other values."""
         return [blob for chunk in self._values(table, name, "blob") for blob in chunk]
 
     def _values(self, table: str, name: str, type_: str) -> Iterator[list[Any]]:
@@ -171,7 +163,7 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return the names of all tables, or the ``wanted`` names that a damaged database contains."""
+    """Return the names of tables, even of a damaged database."""
     if not is_sqlite(raw):
         return set()
     try:
@@ -183,7 +175,7 @@ def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
 
 @contextlib.contextmanager
 def opened(raw: RawFile) -> Iterator[Database]:
-    """Open a database; raise ProfileError if it is truncated or damaged."""
+    """Open a database, if it is whole."""
     _check_length(raw)
     try:
         with raw.on_disk() as path, contextlib.closing(_connected(path)) as connection:

@@ -32,14 +32,10 @@ LAUNCH_COLUMNS = (
 
 @dataclass(frozen=True)
 class Batch:
-    """Some events of one table, as arrays of equal length.
+    """Some events of one table, as arrays of equal length."""
 
-    ``ints`` has ``start_ns``, ``end_ns`` and columns of the events table, with ``UNKNOWN`` for
-    null. ``texts`` has ``kind``, ``name``, ``shapes`` (ops) and ``launch_config`` (kernels).
-    """
-
-    ints: Mapping[str, Ints]
-    texts: Mapping[str, pa.DictionaryArray]
+    ints: Mapping[str, Ints]  # start_ns, end_ns and columns of the events table
+    texts: Mapping[str, pa.DictionaryArray]  # kind, name, shapes (ops), launch_config (kernels)
 
     def __len__(self) -> int:
         return len(self.ints["start_ns"])
@@ -61,14 +57,14 @@ def constant(text: str, length: int) -> pa.DictionaryArray:
 
 
 def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArray:
-    """Return the name of each key; call ``name_of`` only once for equal keys."""
+    """Return the name of each key, made once for equal keys."""
     distinct, codes = np.unique(keys, return_inverse=True)
     texts = pa.array([name_of(key) for key in distinct.tolist()], pa.string())
     return texts.dictionary_encode().take(pa.array(codes))
 
 
 def looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
-    """Return ``numbers[key]`` for each key; ``UNKNOWN`` if it is missing."""
+    """Return ``numbers[key]`` for each key, or ``UNKNOWN``."""
     distinct, codes = np.unique(keys, return_inverse=True)
     return np.array([numbers.get(key, UNKNOWN) for key in distinct.tolist()], np.int64)[codes]
 
@@ -76,7 +72,7 @@ def looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
 def launch_configs(
     read: Mapping[str, Ints], names: Sequence[str], config: Callable[..., str | None]
 ) -> pa.DictionaryArray:
-    """Return the launch configuration of each row; call ``config`` only once for equal rows."""
+    """Return the launch configuration of each row, made once for equal rows."""
     columns = [read[name] for name in names]
     group = Groups(*columns)
     distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
@@ -111,7 +107,7 @@ def positive(values: Ints) -> Ints:
 
 
 def _timed(batch: Batch) -> Batch:
-    """Drop events whose time is impossible, such as an end before the start."""
+    """Drop events whose time is impossible."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     possible = (start >= -rows.MAX_NS) & (end <= rows.MAX_NS) & (end >= start)
     return batch if possible.all() else batch.only(possible)
@@ -122,7 +118,7 @@ def _within(batch: Batch, first_ns: int, last_ns: int) -> Batch:
 
 
 def _table(batch: Batch) -> pa.Table:
-    """Convert a batch to columns of the events table; times stay as in the file."""
+    """Convert a batch to columns of the events table."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     columns = {"start_ns": pa.array(start), "dur_ns": pa.array(end - start)}
     for name in _INTS:
@@ -134,16 +130,12 @@ def _table(batch: Batch) -> pa.Table:
 
 @dataclass(frozen=True)
 class CudaEvents:
-    """All events with a possible time, and how many events were repaired or omitted.
-
-    Times are as in the file; ``origin_ns`` is the first start. ``columns`` and ``origin_ns`` are
-    None without events.
-    """
+    """All events of a database with a possible time, as in the file."""
 
     columns: pa.Table | Spool | None
-    origin_ns: int | None
+    origin_ns: int | None  # first start
     activities: int
-    untimed: int
+    untimed: int  # omitted, because their time is invalid
     open_ranges: int
 
     def notes(self) -> Iterator[str]:
@@ -165,12 +157,7 @@ def gathered(
     others: Iterable[Batch],
     last_times: Callable[[], Iterable[Batch]],
 ) -> CudaEvents:
-    """Collect the events of a database.
-
-    ``busy`` are activities, such as kernels. ``others`` are waits and overheads; before the first
-    and after the last event of the program they belong to the profiler, and are left out.
-    ``last_times`` finds the last event, and is called only if a range has no end.
-    """
+    """Collect the events of a database, of which ``others`` are waits and overheads."""
     gathering = _Gathering(last_times)
     for batch in busy:
         gathering.add(batch)
@@ -178,6 +165,7 @@ def gathered(
     for batch in itertools.chain(calls, map(gathering.closed, ranges)):
         gathering.add(batch)
     program = gathering.span
+    # waits before the first and after the last event belong to the profiler
     for batch in others if program else ():
         gathering.add(batch, within=program)
     return CudaEvents(
@@ -190,7 +178,7 @@ def gathered(
 
 
 class _Gathering:
-    """Collects batches of events, and remembers the first start and the last end (``span``)."""
+    """Collects batches of events, and their first start and last end (``span``)."""
 
     def __init__(self, last_times: Callable[[], Iterable[Batch]]) -> None:
         self._last_times = last_times
@@ -201,7 +189,7 @@ class _Gathering:
         self.count = self.untimed = self.open_ranges = 0
 
     def add(self, batch: Batch, within: tuple[int, int] | None = None) -> None:
-        """Add events with a possible time; if ``within`` is given, only events that touch it."""
+        """Add events with a possible time, inside ``within`` if given."""
         self._last_ns = max(self._last_ns, _last_ns(batch))
         timed = _timed(batch)
         self.untimed += len(batch) - len(timed)
@@ -237,11 +225,7 @@ def _last_ns(batch: Batch) -> int:
 def device_facts(
     database: Database, table: str, columns: tuple[str, str, str, str]
 ) -> dict[int, DeviceFacts]:
-    """Return facts about each GPU by its ``id``, such as its compute capability.
-
-    ``columns`` names four columns: major and minor compute capability, multiprocessors, and threads
-    per warp.
-    """
+    """Read facts about each GPU by its ``id``, such as its compute capability."""
     if table not in database.columns:
         return {}
     read = database.ints(table, "id", *columns)

@@ -25,8 +25,7 @@ import pyarrow.compute as pc
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints
 from lstmprof.formats.cuda.events import Batch, named, positive
 
-#: Names of copies, by CUpti_ActivityMemcpyKind. The last three are Nsight Systems' own, for unified
-#: memory.
+#: Names of copies, by CUpti_ActivityMemcpyKind; the last three are Nsight Systems' own.
 _COPIES = (
     *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *("UVM HtoD", "UVM DtoH", "UVM DtoD"),
@@ -62,8 +61,7 @@ _EMITTED = re.compile(
     r"(?:seq = (?P<seq>\d+))?(?:(?:^|, )op_id = (?P<op_id>\d{1,18}))?"
     r"(?:(?:^|, )sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[.*\])?"
 )
-#: Pattern of emit_nvtx's texts, in the syntax of RE2. Texts that differ only in ``seq`` and
-#: ``op_id`` give the same range, except for the op's id.
+#: Pattern (RE2) of emit_nvtx's texts: ``mm, seq = 7, op_id = 5, sizes = [[2, 3], [3, 4]]``.
 EMITTED = (
     r"^(?P<head>[^,{][^,]*)(?P<seq>, seq = [0-9]+)?(?P<op_id>, op_id = [0-9]{1,18})?"
     r"(?P<sizes>, sizes = \[[\[\]0-9, -]*\])?(?:, input_op_ids = \[.*\])?$"
@@ -71,8 +69,7 @@ EMITTED = (
 _OP = re.compile(
     r"(?:aten|prims?|quantized|torch::autograd|autograd::engine|c10d)::.+|\w+Backward\d*"
 )
-#: Name of an op of a library (``torchvision::nms``). It is an op only with emit_nvtx's ``op_id``,
-#: because any C++ scope may have such a name.
+#: Op of a library (``torchvision::nms``), or any C++ scope if it has no ``op_id``.
 _LIBRARY_OP = re.compile(r"[a-z_]\w*::\w+(?:\.\w+)?")
 _BARE = re.compile(r"[a-z_]\w*")
 _PYPROF_CALL = re.compile(r"\{'mod': '([^']*)', 'op': '([^']*)'")
@@ -112,14 +109,13 @@ def _calls(listed: str, prefix: str) -> dict[int, str]:
     return {int(n): prefix + name for n, name in zip(words[::2], words[1::2], strict=True)}
 
 
-#: Callback id -> name of the CUDA call, for launches, copies, waits, allocations and other frequent
-#: calls.
+#: Callback id -> name of the CUDA call, for frequent calls.
 RUNTIME_CALLS = _calls(_RUNTIME_CALLS, "cuda")
 DRIVER_CALLS = _calls(_DRIVER_CALLS, "cu")
 
 
 def call_name(written: str) -> str:
-    """Remove the version: ``cudaLaunchKernel_v7000`` -> ``cudaLaunchKernel`` (not ``_v2``)."""
+    """Remove the version: ``cudaLaunchKernel_v7000`` -> ``cudaLaunchKernel``."""
     return _VERSION.sub("", written)
 
 
@@ -180,7 +176,7 @@ def nvtx_range(text: str) -> NvtxRange:
 
 @lru_cache(maxsize=65_536)
 def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
-    """Return (kind, name) of a range: the text ``mm`` with a ``seq`` is the op ``aten::mm``."""
+    """Return (kind, name) of a range: ``mm`` with a ``seq`` is the op ``aten::mm``."""
     if _STEP.fullmatch(name):
         return "step", name
     if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):
@@ -197,7 +193,7 @@ def _shapes(sizes: str) -> str | None:
 
 
 def _pyprof_name(text: str) -> str:
-    """Name pyprof's call (``torch.cat``) or stack (``model.py:33``, the innermost frame)."""
+    """Name pyprof's call or stack: ``torch.cat``, ``model.py:33``."""
     if call := _PYPROF_CALL.match(text):
         return ".".join(part for part in call.groups() if part) or text
     if stack := _PYPROF_STACK.match(text):
@@ -207,7 +203,7 @@ def _pyprof_name(text: str) -> str:
 
 
 def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
-    """Parse the texts of NVTX ranges; texts that differ only in ids are parsed once."""
+    """Parse the texts of NVTX ranges, once for similar texts."""
     alike, ids = _without_ids(text)
     encoded = alike.dictionary_encode()
     ranges = [nvtx_range(message) for message in encoded.dictionary.to_pylist()]
@@ -227,7 +223,7 @@ def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
 
 
 def _without_ids(text: pa.Array) -> tuple[pa.Array, Ints]:
-    """Return (texts without emit_nvtx's numbers, op ids); similar ranges get equal texts."""
+    """Return (texts without emit_nvtx's numbers, op ids)."""
     parts = pc.extract_regex(text, EMITTED)
     head, seq, op_id, sizes = (parts.field(name) for name in ("head", "seq", "op_id", "sizes"))
     has_seq, has_id = (pc.not_equal(part, "") for part in (seq, op_id))

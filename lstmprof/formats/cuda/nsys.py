@@ -36,11 +36,7 @@ _Metric = tuple[int, int]
 
 
 def add_gpu_metrics(database: Database, devices: Mapping[int, int], collected: Collected) -> int:
-    """Collect GPU metrics; return how many values were left out.
-
-    ``devices`` maps Nsight's GPU numbers to device numbers. Left out are values without a time, a
-    name or a number, or of a GPU that the program does not use.
-    """
+    """Collect GPU metrics; return how many were incomplete."""
     if _METRICS not in database.columns:
         return 0
     names, left_out = _metric_names(database), 0
@@ -86,10 +82,7 @@ _HOST_KINDS = (0, 1)  # pageable, pinned
 def add_memory(
     database: Database, renumbered: Callable[[Batch], Batch], collected: Collected
 ) -> int:
-    """Collect allocations and frees; return how many had no time, size or kind.
-
-    ``renumbered`` replaces CUDA's device numbers, which may differ between processes.
-    """
+    """Collect allocations and frees; return how many were incomplete."""
     if _MEMORY not in database.columns:
         return 0
     incomplete = 0
@@ -119,7 +112,7 @@ def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> 
     )
 
 
-#: Endings of Nsight Systems' reports. The format is not public; an installed ``nsys`` exports them.
+#: Endings of Nsight Systems' reports, which only an installed ``nsys`` can read.
 REPORTS = (".nsys-rep", ".qdrep")
 _BY_HAND = "run nsys export --type sqlite on a machine that has nsys, and give the .sqlite file"
 _NEWER = "run nsys export --type sqlite with the nsys version that recorded it, or a newer one"
@@ -140,7 +133,7 @@ _MAX_COMPLAINTS = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the file is a report (by its ending) or an export, not nvprof's database."""
+    """Return whether the file is Nsight Systems' report or export."""
     tables = database_tables.names(raw, _ANY_OF)
     if any(name in _NSYS_TABLES or name.startswith(_CUPTI) for name in tables):
         return "StringTable" not in tables
@@ -148,11 +141,7 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Read an SQLite export of Nsight Systems, or a report.
-
-    Raises:
-        ForeignFileError: the file is a report, and nsys is not on the PATH.
-    """
+    """Read an SQLite export of Nsight Systems, or a report."""
     return _read_export(raw) if database_tables.is_sqlite(raw) else _read_report(raw)
 
 
@@ -235,7 +224,7 @@ def _more_notes(
 
 
 def _started_ns(database: Database) -> int | None:
-    """Return the session's start in ns since 1970; other times count from it."""
+    """Return the session's start in ns since 1970."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
         return None

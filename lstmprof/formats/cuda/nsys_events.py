@@ -47,20 +47,16 @@ _GPU_COLUMNS = ("computeMajor", "computeMinor", "smCount", "threadsPerWarp")
 
 @dataclass(frozen=True)
 class Devices:
-    """The GPUs of an export: ``names`` and ``facts`` by device number.
-
-    CUDA numbers devices in each process: with CUDA_VISIBLE_DEVICES, device 0 of two processes may
-    be two GPUs. ``gpus`` then maps (pid, CUDA's number) to device numbers; otherwise it is empty.
-    ``by_gpu`` maps Nsight's GPU numbers to device numbers.
-    """
+    """The GPUs of an export by device number."""
 
     names: Mapping[int, str]
     facts: Mapping[int, DeviceFacts]
+    # (pid, CUDA's number) -> device number, if processes differ
     gpus: Mapping[tuple[int, int], int]
-    by_gpu: Mapping[int, int]
+    by_gpu: Mapping[int, int]  # Nsight's GPU number -> device number
 
     def renumbered(self, batch: Batch) -> Batch:
-        """Replace CUDA's device numbers by numbers that mean the same GPU in all processes."""
+        """Give each GPU the same number in all processes."""
         if not self.gpus:
             return batch
         pid, device = batch.ints["pid"], batch.ints["device"]
@@ -89,7 +85,7 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the GPUs for the usual case: a CUDA number means the same GPU in all processes."""
+    """Return the GPUs if a CUDA number means the same GPU in all processes."""
     by_gpu = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, by_gpu)
 
@@ -108,13 +104,13 @@ def _ordinals(database: Database) -> dict[int, int]:
 
 
 class Contexts:
-    """Learns from kernels and copies which device each CUDA context uses."""
+    """Finds the device of each CUDA context by its kernels and copies."""
 
     def __init__(self) -> None:
         self._devices: dict[int, int] = {}
 
     def noted(self, busy: Batch) -> Batch:
-        """Remember the device of each activity's CUDA context; return the activities unchanged."""
+        """Remember the device of each activity's CUDA context."""
         contexts, first = np.unique(_context_key(busy.ints), return_index=True)
         devices = busy.ints["device"][first].tolist()
         for context, device in zip(contexts.tolist(), devices, strict=True):
@@ -122,7 +118,7 @@ class Contexts:
         return busy
 
     def devices(self, ints: Mapping[str, Ints]) -> Ints:
-        """Return the device of each event's CUDA context, or the event's own device."""
+        """Return the device of each event's CUDA context."""
         keys = _context_key(ints)
         learned = looked_up(keys, dict.fromkeys(self._devices, 1)) == 1
         return np.where(learned, looked_up(keys, self._devices), ints["device"])
@@ -136,13 +132,7 @@ _NODES = "CUDA_GRAPH_NODE_EVENTS"
 
 
 class GraphNodes:
-    """Finds the launch that created each node of a CUDA graph.
-
-    A captured launch creates a node, ``cudaGraphInstantiate`` clones the node, and a kernel has the
-    number of the clone. Some versions of Nsight Systems write all nodes at the end of the capture;
-    then the launches are unknown. Source: examples/layer_wise_benchmarks/parse.py of
-    NVIDIA/TensorRT-LLM.
-    """
+    """Finds the launch that created each node of a CUDA graph."""
 
     def __init__(self, database: Database) -> None:
         self._originals: dict[tuple[int, int], int] = {}
@@ -154,6 +144,7 @@ class GraphNodes:
         )
         node, original = positive(read["graphNodeId"]), positive(read["originalGraphNodeId"])
         placed = _threaded(read)
+        # Kernels name clones. Source: TensorRT-LLM, examples/layer_wise_benchmarks/parse.py
         is_clone = (node != UNKNOWN) & (original != UNKNOWN)
         clones = zip(placed["pid"][is_clone].tolist(), node[is_clone].tolist(), strict=True)
         self._originals = dict(zip(clones, original[is_clone].tolist(), strict=True))
@@ -163,7 +154,7 @@ class GraphNodes:
             self._made[thread] = read["start"][own], node[own]
 
     def captured(self, calls: Batch) -> Batch:
-        """Add ``graph_node_id`` to launches that created exactly one node of a CUDA graph."""
+        """Add ``graph_node_id`` to launches that created one CUDA graph node."""
         if not self._made:
             return calls
         name = calls.texts["name"]
@@ -180,7 +171,7 @@ class GraphNodes:
         return calls.with_ints(graph_node_id=captured)
 
     def originals(self, busy: Batch) -> Batch:
-        """Replace the numbers of cloned graph nodes by the numbers of the captured nodes."""
+        """Replace the numbers of cloned graph nodes by those of the captured nodes."""
         if not self._originals or "graph_node_id" not in busy.ints:
             return busy
         pair = np.stack([busy.ints["pid"], busy.ints["graph_node_id"]])
@@ -217,7 +208,7 @@ _SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 _RANGES, _RANGE_COLUMNS = "NVTX_EVENTS", ("start", "end", "eventType")
-#: Columns with a kernel's name, best first: full signature, short name, mangled name.
+#: Columns with a kernel's name, best first.
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _COLUMNS_OF_KIND = {
     "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES, *LAUNCH_COLUMNS),
@@ -235,7 +226,7 @@ _UNNAMED = "unnamed"
 
 
 def events_of(database: Database, devices: Devices) -> CudaEvents:
-    """Collect all events of an export; each GPU has one device number in all processes."""
+    """Collect all events of an export."""
     strings = database.strings("StringIds", "id", "value")
     contexts, nodes = Contexts(), GraphNodes(database)
     busy = map(nodes.originals, map(contexts.noted, _activities(database, strings)))
@@ -309,14 +300,12 @@ def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
 
 
 def _synchronizations(database: Database, contexts: Contexts) -> Iterator[Batch]:
-    """Yield the host's waits for a device, which the wait's CUDA context shows.
-
-    The wait's own ``deviceId`` may be wrong.
-    """
+    """Yield the host's waits for a device."""
     if _SYNCS not in database.columns:
         return
     for read in database.int_chunks(_SYNCS, *_EVENT_COLUMNS, "syncType"):
         ints = _placed(read)
+        # the wait's own deviceId may be wrong
         ints["device"] = contexts.devices(ints)
         kind = constant("device_sync", len(read["start"]))
         yield Batch(ints, {"kind": kind, "name": sync_names(read["syncType"])})
@@ -334,7 +323,7 @@ def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Yield overheads of the profiler (kind ``overhead``) and of CUDA itself (kind ``runtime``)."""
+    """Yield overheads of the profiler and of CUDA itself."""
     columns = ("start", "end", "globalTid", "nameId")
     for table in _OVERHEADS:
         for read in database.int_chunks(table, *columns) if table in database.columns else ():
@@ -369,7 +358,7 @@ def _range_times(database: Database) -> Iterator[Batch]:
 
 
 def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
-    """Return which NVTX events are ranges: by their type or, without a type, by their end."""
+    """Return which NVTX events are ranges."""
     type_ = read["eventType"]
     is_range = np.where(type_ == UNKNOWN, read["end"] != UNKNOWN, np.isin(type_, types))
     return np.asarray(is_range & (read["start"] != UNKNOWN), dtype=np.bool_)
@@ -382,15 +371,13 @@ def _range_types(database: Database) -> list[int]:
 
 
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return columns with the times, pid and tid of events.
-
-    ``globalTid`` packs 16 bits for the machine, 24 for the process and 24 for the thread.
-    """
+    """Return times, pid and tid of events."""
     thread = read["globalTid"]
     has_thread = thread != UNKNOWN
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],
+        # globalTid packs 16 bits of machine, 24 of process, 24 of thread
         "pid": np.where(has_thread, positive(thread >> 24 & 0xFFFFFF), UNKNOWN),
         "tid": np.where(has_thread, thread & 0xFFFFFF, UNKNOWN),
     }

@@ -194,7 +194,7 @@ def _call_name(table: str, names: Mapping[int, str], number: int) -> str:
 
 
 def _overheads(database: Database) -> Iterator[Batch]:
-    """Yield overheads of the profiler (kind ``overhead``) and of CUDA itself (kind ``runtime``)."""
+    """Yield overheads of the profiler and of CUDA itself."""
     table = f"{_KIND}OVERHEAD"
     if table not in database.columns:
         return
@@ -211,7 +211,7 @@ def _overheads(database: Database) -> Iterator[Batch]:
 
 
 def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
-    """Join start and end markers to ranges; a missing end is ``UNKNOWN``."""
+    """Join start and end markers to ranges."""
     table = f"{_KIND}MARKER"
     if table not in database.columns:
         return []
@@ -233,7 +233,7 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
 
 
 def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
-    """Split each ``objectId`` (two little-endian uint32) into pid and tid; 0 means unknown."""
+    """Split each ``objectId`` (two little-endian uint32) into pid and tid."""
     if "objectId" not in database.columns[table]:
         return np.zeros(length, np.int64), np.zeros(length, np.int64)
     blobs = [b if b and len(b) >= 8 else bytes(8) for b in database.blobs(table, "objectId")]
@@ -242,13 +242,11 @@ def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
 
 
 def _threaded(read: Mapping[str, Ints], pid: Ints, tid: Ints) -> dict[str, Ints]:
-    """Return columns with the times, pid and tid of events.
-
-    nvprof stores only the lower half of a pthread_t as tid, sometimes as a signed number.
-    """
+    """Return times, pid and tid of events."""
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],
         "pid": positive(pid),
+        # the lower half of a pthread_t, sometimes signed
         "tid": np.where(tid == UNKNOWN, UNKNOWN, positive(tid & _UINT32)),
     }

@@ -47,7 +47,7 @@ _ABOUT_GPU = re.compile(r"(?i)cupti|cuda|gpu|roctracer|rocprof|hip")
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether a file is JSON with Kineto's header or categories of events."""
+    """Return whether a file is Kineto's JSON."""
     if not raw.looks_like_json:
         return False
     events = trace_events(raw.json)
@@ -58,7 +58,7 @@ def recognises(raw: RawFile) -> bool:
 
 
 def is_kineto(header: Mapping[str, Any], categories: Set[str]) -> bool:
-    """Return whether the header, or the categories of events (in lower case), are Kineto's."""
+    """Return whether the header or the categories are Kineto's."""
     return bool(_HEADER_KEYS & header.keys()) or not categories.isdisjoint(KINDS)
 
 
@@ -83,7 +83,7 @@ def read(raw: RawFile) -> Profile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was omitted from a profile, and how many ranges have an unknown category."""
+    """What was omitted from a profile."""
 
     # (start, length) in ns of the profiler's own spans, which are omitted
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -102,7 +102,7 @@ def profile(
 ) -> Profile:
     """Make a profile of a trace's columns and header."""
     origin_ns = rows.first_ns(columns)
-    # A name is empty if the driver gave none.
+    # a name is empty if the driver gave none.
     devices = {n: rows.clean(str(device.get("name", ""))) for n, device in _devices(header)}
     distributed = as_object(header.get("distributedInfo"))
     rank = rows.natural(distributed.get("rank"))
@@ -134,10 +134,7 @@ def profile(
 
 
 def _process_groups(distributed: Mapping[str, Any]) -> frozenset[frozenset[int]]:
-    """Return the ranks of each process group, except the group of all ranks.
-
-    PyTorch lists only groups that contain the profile's rank.
-    """
+    """Return the process groups of the profile's rank, except that of all ranks."""
     rank = rows.natural(distributed.get("rank"))
     groups = [group.get("ranks") for group in objects(distributed.get("pg_config"))]
     members = (frozenset(map(rows.natural, group)) for group in groups if isinstance(group, list))
@@ -154,7 +151,7 @@ def _group_sizes(distributed: Mapping[str, Any]) -> list[int]:
 
 
 def decoded_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
-    """Convert parsed JSON events to rows and counter values; count the omitted events."""
+    """Convert parsed JSON events to rows and counter values."""
     intervals: list[Row] = []
     values: list[Count] = []
     left_out = LeftOut()
@@ -210,7 +207,7 @@ def _devices(header: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]
 
 
 def _logged(header: Mapping[str, Any]) -> list[str]:
-    """Return the first errors and warnings that the profiler logged in the trace's header."""
+    """Return the profiler's first errors and warnings in the header."""
     lists = [(level, header.get(level)) for level in _LOGGED]
     lines = [(level, line) for level, lines in lists if isinstance(lines, list) for line in lines]
     return [one_line(rows.clean(str(line)))[:200] for _, line in lines[:_MAX_LOGGED]]

@@ -42,18 +42,15 @@ from lstmprof.formats.kineto.stream import UnusualError, closings, head_of
 from lstmprof.formats.raw_file import OpenFile, json_document, last_border
 from lstmprof.formats.rows import MAX_NS
 
-#: Size of a sample in bytes; largest number of evenly spaced samples, and their least distance in
-#: bytes.
+#: Bytes of a sample; most samples, and their least distance in bytes.
 SAMPLE_BYTES, _MOST_SAMPLES, _LEAST_APART = 2**13, 2**10, 2**15
 #: A sample grows up to this many bytes until it contains a whole event.
 _MOST_SAMPLE_BYTES = 2**17
-#: A range of at most this many bytes is read as a whole; a longer one is halved by another sample.
+#: A longer byte range is halved by another sample; a shorter one is read as a whole.
 _SHORT_BYTES = 2**15
 #: Largest number of samples that halve ranges.
 _MOST_HALVED = 2**10
-#: How fast times rise from byte to byte between two samples: assumed at most ``_SAFELY`` times the
-#: fastest rise in the ``_PACE_PAIRS`` pairs of samples from there on. So an event between the two
-#: samples cannot begin earlier than this allows.
+#: An event may begin this much faster than in the fastest of ``_PACE_PAIRS`` pairs of samples.
 _PACE_PAIRS, _SAFELY = 4, 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
@@ -64,10 +61,10 @@ Ints = NDArray[np.int64]
 
 
 class Sample(NamedTuple):
-    """A few events that begin at byte ``at``; ``begins_ns`` is their earliest start."""
+    """A few events of the file at one place."""
 
-    at: int
-    begins_ns: int
+    at: int  # position in bytes
+    begins_ns: int  # their earliest start
 
 
 class _Begun(msgspec.Struct, gc=False, frozen=True):
@@ -119,7 +116,7 @@ class Samples:
         return self._samples[-1].at
 
     def before(self, until_ns: int) -> list[tuple[int, int]]:
-        """Return the byte ranges of the file in which events may begin before ``until_ns``."""
+        """Return the byte ranges in which events may begin before ``until_ns``."""
         while True:
             at, begins_ns = np.array(self._samples, dtype=np.int64).T
             early = _may_begin(at, begins_ns, until_ns)
@@ -130,19 +127,17 @@ class Samples:
                 return [(int(at[n]), int(at[n + 1])) for n in np.flatnonzero(early).tolist()]
 
     def predictable(self, until_ns: int) -> bool:
-        """Return whether samples reliably show where the events before ``until_ns`` are.
-
-        To test this, every second sample must predict where the others find such events.
-        """
+        """Return whether samples reliably locate the events before ``until_ns``."""
         at, begins_ns = self._first.T
         if len(at) < 2 * _PACE_PAIRS:
             return False
+        # a test: every second sample must predict what the others find
         early = _may_begin(at[::2], begins_ns[::2], until_ns)
         others = np.flatnonzero(begins_ns[1 : 2 * len(early) : 2] < until_ns)
         return bool(early[others].all())
 
     def _add(self, byte: int, *, is_first: bool = False) -> bool:
-        """Sample the file at or after this byte; return False if that gives no new sample."""
+        """Sample the file at this byte; return whether that gives a new sample."""
         sample = self._sample(byte, is_first=is_first)
         if sample is None:
             return False
@@ -170,7 +165,7 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Return whether events between each two samples may begin before ``until_ns``."""
+    """Return whether events between two samples may begin before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_PACE_PAIRS))
@@ -180,7 +175,7 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
 
 
 def _timed(text: bytes) -> list[tuple[str, int]] | None:
-    """Return [(category, start in ns)]; None if ``text`` begins or ends inside an event."""
+    """Return (category, start in ns) of each event, or None for a cut event."""
     try:
         events = _DECODER.decode(b"[" + text + b"]")
     except (msgspec.DecodeError, RecursionError):
@@ -201,15 +196,13 @@ def _begins_ns(ts_us: float | str | None) -> int | None:
     return whole_ns if abs(whole_ns) <= MAX_NS else None
 
 
-#: The first step is read early only if that takes at most this share of the file, and at most
-#: this many bytes.
+#: The first step is read early only from at most this share and number of its bytes.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
 #: Largest ratio of unreadable samples to readable ones.
 _MOST_UNREADABLE = 0.1
 #: Categories of device activities and of the runtime calls that start them.
 _DEVICE_CATEGORIES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: The marker of the second step is searched in the earliest samples: first in the smallest of these
-#: shares of all samples, then in larger shares.
+#: Shares of all samples in which the second step's marker is searched.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 
@@ -225,7 +218,7 @@ class Beginning:
 
 
 def beginning(path: Path, least_bytes: int) -> Beginning | None:
-    """Read the first step; return None if the file is small or the step cannot be located."""
+    """Read the first step, if it can be located in a large file."""
     try:
         if not path.is_file() or path.stat().st_size < least_bytes:
             return None
@@ -239,15 +232,12 @@ def beginning(path: Path, least_bytes: int) -> Beginning | None:
 
 @dataclass
 class _File:
-    """A file that is read in pieces.
-
-    ``head`` is the text before the events; ``read`` maps byte ranges to the pieces read so far.
-    """
+    """A file of which only some pieces are read."""
 
     path: Path
     file: OpenFile
-    head: bytes
-    read: dict[tuple[int, int], Piece] = field(default_factory=dict)
+    head: bytes  # text before the events
+    read: dict[tuple[int, int], Piece] = field(default_factory=dict)  # byte range -> piece
 
     @property
     def read_bytes(self) -> int:
@@ -259,7 +249,7 @@ class _File:
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, needed: list[tuple[int, int]]) -> bool:
-        """Read these byte ranges; return False if they are too large or end inside an event."""
+        """Read these byte ranges; return whether that was possible."""
         missing = _joined([s for s in needed if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
         if wanted > self.most_bytes:
@@ -273,7 +263,7 @@ class _File:
         return True
 
     def has_read_end(self, start: int) -> bool:
-        """Read the events from byte ``start`` to the end; return whether that was possible."""
+        """Read the events from ``start`` to the end; return whether that was possible."""
         if self.file.length - start > self.most_bytes:
             return False
         text = self.file.part(start, self.file.length)
@@ -288,7 +278,7 @@ class _File:
         return any(start <= range_[0] and range_[1] <= stop for start, stop in self.read)
 
     def profile(self) -> Profile | None:
-        """Make a profile of the pieces read so far; None if they are not Kineto's."""
+        """Make a Kineto profile of the pieces read so far."""
         header = json_document(self.path, self.head + b"]}")
         pieces_read = [self.read[byte] for byte in sorted(self.read)]
         categories = {category for piece in pieces_read for category in piece.categories}
@@ -338,7 +328,7 @@ def _beginning(file: _File) -> Beginning | None:
 
 
 def _first_step(events: EventTable, until_ns: int) -> Window | None:
-    """Return the first step if it ends before ``until_ns``; later events may be unread."""
+    """Return the first step, if it ends before ``until_ns``."""
     thread = thread_ids(events)
     markers = events.is_kind("step") & (thread >= 0)
     if len(np.unique(thread[markers])) != 1:
@@ -350,10 +340,7 @@ def _first_step(events: EventTable, until_ns: int) -> Window | None:
 def _beginning_of_step(
     file: _File, profile: Profile, step: Window, elsewhere: frozenset[str]
 ) -> Beginning | None:
-    """Cut the profile after ``step``; None if the step's device activities were not read.
-
-    ``elsewhere`` has the categories of all sampled events of the file.
-    """
+    """Cut the profile after ``step``, if the step's device activities were read."""
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)
     uses_devices = bool(profile.accelerators) or not elsewhere.isdisjoint(_DEVICE_CATEGORIES)

@@ -27,8 +27,7 @@ from lstmprof.formats import rows
 from lstmprof.formats.raw_file import as_object
 from lstmprof.formats.rows import Row
 
-#: Kineto's lower-case category -> kind of event. ``cuda_profiler_range`` has artificial times (the
-#: session divided evenly) and ``cuda_event`` is an instant, so both are ranges.
+#: Kineto's lower-case category -> kind of event. ``cuda_profiler_range`` has artificial times.
 KINDS = {
     "cpu_op": "op",
     "operator": "op",
@@ -54,8 +53,7 @@ ON_DEVICE = frozenset(
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
     )
 )
-#: Kinds of events with a correlation id. ROCm's profiles of 2022 to 2024 write the id only as
-#: ``External id``.
+#: Kinds of events with a correlation id (ROCm of 2022 to 2024: only as ``External id``).
 CORRELATED = frozenset(("runtime", *ACTIVITY_KINDS))
 #: Arguments of a kernel event, in the order of ``launched_with``.
 LAUNCHED_WITH = (
@@ -67,7 +65,7 @@ LAUNCHED_WITH = (
 PROFILER_SPAN = "trace"
 
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Ranges that torch and lstmprof record. In 2021 their category was that of ops.
+#: Ranges that torch and lstmprof record, which had the category of ops in 2021.
 _TORCH_RANGE = re.compile(r"Optimizer\.\w+#|enumerate\(DataLoader\)#")
 _OWN_RANGES = frozenset(("step", *PHASES, PROGRAM))
 _STREAM = re.compile(r"(?:stream )?(\d{1,18})")
@@ -78,7 +76,7 @@ _FS_PER_NS = 10**6
 
 @lru_cache(maxsize=16384)
 def kind(category: str, name: str) -> str | None:
-    """Return the kind of an event, such as ``op``, from its lower-case category and its name."""
+    """Return the kind of an event, such as ``op``, from its category and name."""
     usual = KINDS.get(category)
     if usual is None and category.endswith(("_runtime", "_driver")):  # of xpu, mtia …
         return "runtime"
@@ -109,7 +107,7 @@ def femtoseconds(microseconds: object) -> int | None:
 
 
 def interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """Return (start, length) in ns, or a text that says why the times are unusable."""
+    """Return (start, length) in ns, or why the times are unusable."""
     start = femtoseconds(event.get("ts"))
     if start is None:
         return "they have no readable start"
@@ -128,7 +126,7 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
 def timed_events(
     events: Iterable[Any], dropped: Counter[str], is_read: Callable[[dict[str, Any]], bool]
 ) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
-    """Yield (event, (start, length) in ns); count events with unusable times in ``dropped``."""
+    """Yield (event, (start, length) in ns) of events with usable times."""
     for event in events:
         if isinstance(event, dict) and event.get("ph") == "X" and is_read(event):
             times = interval(event)
@@ -139,12 +137,12 @@ def timed_events(
 
 
 def left_out(dropped: Mapping[str, int]) -> Iterator[str]:
-    """Yield notes such as "3 events were left out because their duration is negative"."""
+    """Yield notes: "3 events were left out because their duration is negative"."""
     return (f"{n} events were left out because {why}" for why, n in dropped.items())
 
 
 def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
-    """Convert an event with a duration to a row; an unknown category makes it a range."""
+    """Convert an event with a duration to a row."""
     category = str(event.get("cat")).lower()
     name = rows.clean(str(event.get("name", "")))
     args = as_object(event.get("args"))
@@ -189,11 +187,7 @@ def launched_with(
     collective: object = None,
     *message: object,
 ) -> str | None:
-    """Return a kernel's launch configuration: grid, block, registers, collective …
-
-    An event without ``registers`` is ROCm's. Its grid is left out, because it counts blocks or
-    threads, depending on the launching call.
-    """
+    """Return a kernel's launch configuration: grid, block, registers, collective …"""
     if block is None:
         return None
     estimated = None
@@ -202,6 +196,7 @@ def launched_with(
             estimated = float(occupancy_percent) / 100
     return launch_config.text(
         {
+            # ROCm's (without registers) counts blocks or threads, depending on the call
             "grid": None if rows.int64(registers) is None else grid,
             "block": block,
             "registers": rows.int64(registers),
@@ -221,7 +216,7 @@ def _message(
     group: object,
     about: object,
 ) -> dict[str, object]:
-    """Describe a collective such as an all-reduce: operation, message size, process group."""
+    """Describe a collective: operation, message size, process group."""
     elements = [rows.natural(inputs), rows.natural(outputs)]
     element_size = element_bytes(dtype)
     complete = element_size is not None and None not in elements
@@ -242,9 +237,9 @@ def _group(name: object, about: object) -> str | None:
 
 
 def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return (pid, tid). Kineto writes pid 0 or −1 if it does not know the thread."""
+    """Return (pid, tid)."""
     pid, tid = rows.positive(event.get("pid")), rows.int64(event.get("tid"))
-    return pid, tid if pid or tid else None
+    return pid, tid if pid or tid else None  # pid 0 or −1: an unknown thread
 
 
 def stream(value: object) -> int | None:
@@ -268,12 +263,12 @@ _HOST = 0
 _TYPE, _DEVICE = "Device Type", "Device Id"
 _SIZES = {"Total Allocated": ALLOCATED, "Total Reserved": RESERVED, "Bytes": CHANGE}
 _NUMBER = re.compile(r"-?\d{1,300}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-#: Names of series that say nothing; lstmprof gives such a series the name of its counter.
+#: Names of series that say nothing; the counter's name is used instead.
 _PLAIN = ("", "value")
 
 
 def counts(event: dict[str, Any]) -> list[Count] | str:
-    """Return the counter values of an event, or a text that says why its time is unusable."""
+    """Return the counter values of an event, or why its time is unusable."""
     phase, name = event.get("ph"), event.get("name")
     is_memory = phase == INSTANT and name == MEMORY
     args = event.get("args")
@@ -313,7 +308,7 @@ def _named(name: str, series: str) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Convert 3 or ``"1.5"`` to a float; None for infinity and for anything else."""
+    """Convert a number or its text, ``"1.5"``, to a finite float."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     if not _NUMBER.fullmatch(str(value)):
@@ -341,7 +336,7 @@ _decode = msgspec.json.Decoder(list[_Memory]).decode
 
 
 def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
-    """Convert the arguments of ``[memory]`` events to counter values; None if one is unusual."""
+    """Convert the arguments of ``[memory]`` events to counter values."""
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
         fields = [attrgetter(name) for name in _Memory.__struct_fields__]
@@ -372,5 +367,5 @@ def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Ta
 
 
 def _packed(values: list[int]) -> Ints:
-    """Pack integers as int64; raise struct.error if one is too large."""
+    """Pack integers as int64."""
     return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)

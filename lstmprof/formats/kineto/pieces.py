@@ -42,13 +42,13 @@ _KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() i
 
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of microseconds: down to 1 ns, and to 1 fs
-#: Number of parsed lists that are cached; lists of at least ``_SHORT_BYTES`` bytes are not cached.
+#: Number of parsed lists that are cached, and their largest size in bytes.
 _CACHED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The events and counters of a piece of the file, as tables in memory or in files."""
+    """The events and counters of a piece of the file."""
 
     columns: pa.Table | Path
     rows: int
@@ -58,10 +58,7 @@ class Piece:
 
 
 def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece | None:
-    """Read a text of whole events; None if it begins or ends inside an event.
-
-    The columns are written to the file ``spooled`` if it is given.
-    """
+    """Read a text of whole events, or return None if it cuts an event."""
     piece: Piece | None
     try:
         piece = read_columns(text)
@@ -114,11 +111,7 @@ def _read_rows(label: Path | str, text: bytes) -> Piece | None:
 
 
 def read_columns(text: bytes) -> Piece:
-    """Read the events in ``text``, a JSON array without its brackets.
-
-    Raises:
-        OddError: the text begins or ends inside an event, or a value is unusual.
-    """
+    """Read the events in ``text``, a JSON array without its brackets."""
     try:
         return _columns(Records(text))
     except (msgspec.DecodeError, pa.ArrowException, OverflowError, ValueError) as error:
@@ -142,7 +135,7 @@ def _columns(records: Records) -> Piece:
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """Return the counter values; only ``[memory]`` events can be read by columns."""
+    """Return the counter values, if all events are ``[memory]`` events."""
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)
@@ -243,7 +236,7 @@ def _natural(values: Ints) -> pa.Array:
 
 
 def _texts(codes: Ints, values: Sequence[str | None]) -> pa.DictionaryArray:
-    """Look up the text of each code: codes [1, 0] of ``["a", "b"]`` give ``["b", "a"]``."""
+    """Look up texts: codes [1, 0] of ``["a", "b"]`` give ``["b", "a"]``."""
     distinct = pa.array(values, pa.string()).dictionary_encode()
     places = distinct.indices.fill_null(-1).to_numpy()
     indices = places[codes] if len(codes) else np.empty(0, dtype=np.int32)
@@ -270,7 +263,7 @@ _short_list = lru_cache(_CACHED_LISTS)(_list)
 
 
 def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
-    """Convert starts and lengths to ns: numbers in µs as text, each followed by a null byte."""
+    """Convert starts and lengths in µs, each with a null byte behind it, to ns."""
     start, start_decimals = _digits(starts)
     dur, dur_decimals = _digits(lengths)
     if max(start_decimals.max(initial=0), dur_decimals.max(initial=0)) > _NS_DECIMALS:
@@ -285,7 +278,7 @@ def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
 
 
 def _within_int64(values: Ints, factor: Ints) -> Ints:
-    """Return ``values * factor``; raise OddError if a product could exceed ``rows.MAX_NS``."""
+    """Return ``values * factor``, if all products are possible times."""
     if int(values.max(initial=0)) * int(factor.max(initial=1)) > rows.MAX_NS:
         raise OddError
     return values * factor
@@ -314,10 +307,7 @@ def _microseconds(value: Ints, decimals: Ints) -> tuple[Ints, Ints]:
 
 
 def _digits(numerals: bytes) -> tuple[Ints, Ints]:
-    """Parse decimal numbers, each followed by a null byte; raise OddError for other characters.
-
-    Return (digits, number of decimals): (125, 1) for ``12.5``.
-    """
+    """Parse decimal numbers as (digits, number of decimals): ``12.5`` -> 125, 1."""
     text = np.frombuffer(numerals, dtype=np.uint8)
     marks = np.flatnonzero(text - ord("0") > 9)  # unsigned, so characters before "0" count, too
     is_end, is_dot = text[marks] == 0, text[marks] == ord(".")

@@ -30,22 +30,22 @@ Ints = NDArray[np.int64]
 ABSENT = -(2**63)
 #: Marks an integer field whose text is not a number.
 NULL = ABSENT + 1
-#: An integer, or an integer as text; not one of the markers ``ABSENT`` and ``NULL``.
+#: An integer, or an integer as text, but no marker.
 _Integer = Annotated[int, msgspec.Meta(ge=NULL + 1)] | str
 
 #: Code of events without a launch configuration.
 NO_LAUNCH = 0
 
-#: Bytes of JSON decoded at once. With their records they fit into 1 MB, a second-level cache.
+#: Bytes of JSON decoded at once, so that they fit into a second-level cache.
 PART_BYTES = 2**18
 _RAW = msgspec.Raw(b"")
 NO_VALUES = msgspec.Raw(b"{}")
-#: Phases (``ph``) of events that are skipped. Kineto writes ``s``, ``f``, ``t`` and ``M``.
+#: Phases (``ph``) of events that are skipped.
 _OTHER_PHASES = "BEIbnePNODMVvRcSTpFsfta"
 
 
 class OddError(Exception):
-    """A value does not fit into columns, so the events must be read row by row."""
+    """The events must be read row by row, because a value does not fit into columns."""
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
@@ -96,12 +96,12 @@ class _Event(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag="X"):
 
 
 class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT):
-    """An instant, such as a ``[memory]`` event; ``ts`` and ``args`` are JSON text."""
+    """An instant, such as a ``[memory]`` event."""
 
     name: str = ""
-    ts: msgspec.Raw = _RAW
+    ts: msgspec.Raw = _RAW  # JSON text
     pid: _Integer = ABSENT
-    args: msgspec.Raw = NO_VALUES
+    args: msgspec.Raw = NO_VALUES  # JSON text
 
 
 class Counter(Instant, gc=False, frozen=True, tag_field="ph", tag=COUNTER):
@@ -139,15 +139,7 @@ class _Codes(dict[_Key, int]):
 
 
 class Records:
-    """The columns of the events in ``text``, a JSON array without its brackets.
-
-    These are the events with a duration. Columns of arguments have entries only for the few events
-    with arguments.
-
-    Raises:
-        msgspec.DecodeError: the text begins or ends inside an event, or a value has an unusable
-            type.
-    """
+    """The columns of the events with a duration, from a JSON array without brackets."""
 
     def __init__(self, text: bytes) -> None:
         try:
@@ -183,7 +175,7 @@ class Records:
         self._with_args = _concatenated(with_args)
 
     def _append(self, events: Sequence[_Event]) -> tuple[_Args, ...]:
-        """Append the fields of events to the columns; return the events' arguments."""
+        """Append events to the columns; return their arguments."""
         add, values = self._fields, _by_field(_Event, events)
         for name, codes in self._codes.items():
             numbers = map(codes.__getitem__, values[name])
@@ -203,7 +195,7 @@ class Records:
         add[_LAUNCH].append(self._launch_codes([values[name] for name in _LAUNCHED_WITH]))
 
     def _launch_codes(self, columns: Sequence[Sequence[Any]]) -> Ints:
-        """Give each event the number of its launch configuration, or ``NO_LAUNCH``."""
+        """Give each event the code of its launch configuration."""
         codes = np.full(len(columns[0]), NO_LAUNCH)
         if columns[0].count(None) < len(codes):
             has_block = np.fromiter(map(is_not, columns[0], repeat(None)), np.bool_, len(codes))
@@ -223,29 +215,26 @@ class Records:
         return _concatenated(self._fields[field])[self._chosen], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
-        """Return an integer field of all events; ``ABSENT`` marks events without it."""
+        """Return an integer field, or ``ABSENT``, of all events."""
         return self.numbers(field, rows.int64)
 
     def either(self, field: str, older: str) -> Ints:
-        """Return an integer field of all events; ``older`` is the name of the field in 2021."""
+        """Return an integer field by its name today or in 2021 (``older``)."""
         newer = self.ints(field)
         return np.where(newer == ABSENT, self.ints(older), newer)
 
     def numbers(self, field: str, meaning: Callable[[object], int | None]) -> Ints:
-        """Return a number field of all events; ``meaning`` parses numbers that are texts.
-
-        ``ABSENT`` marks missing numbers, ``NULL`` unreadable ones.
-        """
+        """Return a number field of all events, with ``NULL`` for unreadable ones."""
         values = _concatenated([_meant(part, meaning) for part in self._fields[field]])
         return (values if field in _EVENT_NUMBERS else self._spread(values, ABSENT))[self._chosen]
 
     def launches(self) -> tuple[Ints, list[tuple[Any, ...]]]:
-        """Return (codes, configurations) of launches: event n has ``configurations[codes[n]]``."""
+        """Return (codes, configurations) of launches."""
         codes = self._spread(_concatenated(self._fields[_LAUNCH]), NO_LAUNCH)
         return codes[self._chosen], list(self._launches)
 
     def _spread(self, arg_values: Ints, absent: int) -> Ints:
-        """Expand values of the events with arguments to all events; the others get ``absent``."""
+        """Expand values of the events with arguments to all events."""
         values = np.full(self._count, absent)
         values[self._with_args] = arg_values
         return values
@@ -255,17 +244,14 @@ class Records:
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """Return (codes, JSON texts) of a list field: event n has ``texts[codes[n]]``.
-
-        Code −1 means that the event has no arguments, an empty text that it has no such list.
-        """
+        """Return (codes, JSON texts) of a list field."""
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
         return codes[self._chosen], encoded.dictionary.to_pylist()
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
-    """Split the text at commas that seem to separate events, and put each part in brackets."""
+    """Split the text at commas between events into JSON arrays."""
     start, view = 0, memoryview(text)
     while len(text) - start > PART_BYTES:
         border = last_border(text, start, start + PART_BYTES)
@@ -282,7 +268,7 @@ def _by_field(struct: type[msgspec.Struct], values: Sequence[Any]) -> dict[str, 
 
 
 def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
-    """Convert values to an array if all are int64, or else return them unchanged."""
+    """Convert values to an array if all are int64."""
     if values.count(ABSENT) == len(values):
         return np.full(len(values), ABSENT)
     try:
@@ -292,7 +278,7 @@ def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
 
 
 def _meant(part: Ints | Sequence[Any], meaning: Callable[[object], int | None]) -> Ints:
-    """Parse numbers that may be texts, such as ``"7"``; an unreadable text becomes ``NULL``."""
+    """Parse numbers that may be texts, such as ``"7"``."""
     if isinstance(part, np.ndarray):
         return part
     means = {value: meaning(value) for value in set(part)}
@@ -313,7 +299,7 @@ def _concatenated(parts: Sequence[Ints]) -> Ints:
 
 
 def _binary(ended: bytes) -> pa.BinaryArray:
-    """Return the texts between null bytes, which JSON cannot contain."""
+    """Return the texts between null bytes."""
     ends = np.flatnonzero(np.frombuffer(ended, dtype=np.uint8) == 0)
     bounds = np.concatenate([[0], ends - np.arange(len(ends))]).astype(np.int32)
     whole = pa.py_buffer(ended.replace(b"\0", b""))

@@ -48,13 +48,11 @@ from lstmprof.formats.raw_file import (
 PIECE_BYTES = 2**23
 #: Files of at least this unpacked size keep their columns on disk.
 SPOOLED_BYTES = 2**26
-#: Several processes read files of at least this unpacked size. They start too slowly for less.
+#: Several processes read files of at least this unpacked size.
 SHARED_BYTES = 2**27
-#: More workers are no faster, because one process unpacks the file for all. Each worker takes 130
-#: MB of memory.
+#: More workers are no faster, because one process unpacks the file for all.
 MOST_WORKERS = 4
-#: Largest text in bytes: before the events, after the events, or in a piece. Kineto writes a few kB
-#: before the events, or a few MB with environment variables.
+#: Most bytes before or after the events, or in a piece; Kineto writes some MB there at most.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
 #: The end of a piece is searched first in its last 32 KiB, then in the whole piece.
@@ -79,7 +77,7 @@ class UnusualError(Exception):
 
 
 def profile_of_file(path: Path) -> Profile | None:
-    """Read a Kineto trace in pieces; return None if that is not possible."""
+    """Read a Kineto trace in pieces, if that is possible."""
     try:
         if not path.is_file():
             return None
@@ -90,7 +88,7 @@ def profile_of_file(path: Path) -> Profile | None:
 
 
 def profile(label: Path | str, file: BinaryIO) -> Profile | None:
-    """Read a Kineto trace in pieces, gzipped or not; return None if its layout is unusual."""
+    """Read a Kineto trace in pieces, if its layout is usual."""
     try:
         with contextlib.ExitStack() as stack:
             parts = _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
@@ -122,19 +120,17 @@ def _is_gzipped(file: BinaryIO) -> bool:
 
 
 def _unpacked_bytes(file: BinaryIO) -> int:
-    """Return the file's size after unpacking; gzip stores it in the last 4 bytes, modulo 4 GB."""
+    """Return the file's size after unpacking."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - 4))
     last = file.read(4)
     file.seek(0)
+    # gzip stores the size in the last 4 bytes, modulo 4 GB
     return max(size, int.from_bytes(last, "little")) if _is_gzipped(file) else size
 
 
 class _Reader:
-    """Reads the pieces of a trace, in worker processes if the file is big.
-
-    Closing ``stack`` ends the workers. After an error it also removes the columns on disk.
-    """
+    """Reads the pieces of a trace, in worker processes if the file is big."""
 
     def __init__(self, label: Path | str, size_bytes: int, stack: contextlib.ExitStack) -> None:
         self._label = label
@@ -149,7 +145,7 @@ class _Reader:
                 self._workers = stack.enter_context(Pool(self._count))
 
     def in_order(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, Piece | None]]:
-        """Yield (text, piece read from it); the piece is None if the text cuts an event."""
+        """Yield (text, piece read from it), or None for a cut piece."""
         if self._workers and self._folder:
             return self._shared(texts, self._workers, self._folder.path)
         return ((text, self.read(_content(text))) for text in texts)
@@ -157,7 +153,7 @@ class _Reader:
     def _shared(
         self, texts: Iterable[_Text], workers: Pool, folder: Path
     ) -> Iterator[tuple[_Text, Piece | None]]:
-        """Read pieces in workers, and in this process while all workers are busy."""
+        """Read pieces in workers, and here while all are busy."""
         submitted: list[tuple[_Text, Future[Piece | None]]] = []
         try:
             for number, text in enumerate(texts):
@@ -184,7 +180,6 @@ class _Reader:
         return pieces.read(self._label, content, spooled)
 
     def counters(self, content: Iterable[Piece]) -> Counters:
-        """Join the counters of all pieces."""
         read = [piece.counters for piece in content if piece.counters is not None]
         if self._folder:
             paths = [path for path in read if isinstance(path, Path)]
@@ -192,7 +187,6 @@ class _Reader:
         return Counters.of([table for table in read if isinstance(table, pa.Table)])
 
     def columns(self, content: Iterable[Piece]) -> pa.Table | Spool:
-        """Join the columns of all pieces."""
         if self._folder:
             return Spool(self._folder, [p.columns for p in content])
         tables = [piece.columns for piece in content]
@@ -211,7 +205,7 @@ def _done(piece: Piece | None) -> Future[Piece | None]:
 
 
 def _worker_count() -> int:
-    """Return how many workers to start: one core stays free, and a worker itself starts none."""
+    """Return how many workers to start; one core stays free."""
     if is_worker():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -254,11 +248,7 @@ def _profile(
 
 
 def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
-    """Return (text before the first event, text already read after it).
-
-    Raises:
-        UnusualError: the file does not begin like Kineto's.
-    """
+    """Return (text before the first event, text already read after it)."""
     head = b""
     while len(head) < _MOST_AROUND:
         more = file.read(PIECE_BYTES)
@@ -274,11 +264,11 @@ def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
 
 
 class _Texts:
-    """Cuts a file between events into texts; ``rest`` is the text after the last cut."""
+    """Cuts a file between events into texts."""
 
     def __init__(self, file: Any, rest: bytes) -> None:
         self._file = file
-        self.rest = rest
+        self.rest = rest  # at the end: the text after the last cut
 
     def __iter__(self) -> Iterator[_Text]:
         while more := self._file.read(PIECE_BYTES):
@@ -292,7 +282,7 @@ class _Texts:
 
 
 class _TextsOfPlainFile(_Texts):
-    """Cuts a plain file between events into byte ranges, and reads only the end of each range."""
+    """Cuts a plain file between events into byte ranges."""
 
     def __init__(self, file: BinaryIO, rest: bytes, path: Path, start: int) -> None:
         super().__init__(file, rest)
@@ -311,7 +301,7 @@ class _TextsOfPlainFile(_Texts):
         self.rest = self._part(self._start, size)
 
     def _last_border(self, read_to: int) -> int:
-        """Return the position of the last comma between events before ``read_to``, or 0."""
+        """Return the last comma between events before ``read_to``, or 0."""
         for start in (max(self._start, read_to - _END_BYTES), self._start):
             border = last_border(self._part(start, read_to))
             if border:
@@ -325,7 +315,7 @@ class _TextsOfPlainFile(_Texts):
 
 
 def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> bytes:
-    """Add all pieces to ``total``; return the text after the last event."""
+    """Add all pieces to ``total``; return the text after them."""
     unread = b""
     for text, read in reader.in_order(texts):
         if unread:
@@ -346,7 +336,7 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
 
 
 def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
-    """Add the last piece to ``total``; return the text after the last event."""
+    """Add the last piece to ``total``; return the text after it."""
     for events_end, bracket in closings(text):
         piece = reader.read(text[:events_end])
         if piece:
@@ -356,7 +346,7 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Return where the list of events may end: (end of event, closing bracket), latest first."""
+    """Find where the list of events may end, latest first."""
     matches = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(matches)]
 

@@ -36,7 +36,7 @@ _MOST_NAMED = 3
 _NO_EVENT = "record a profile with slices, or give a torch.profiler JSON"
 _NEXT_STEP = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
-#: First correlation id for arrows between slices; ids of profilers are smaller.
+#: First correlation id for arrows between slices, above all ids of profilers.
 _FIRST_ARROW = 2**48
 
 
@@ -45,11 +45,7 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a Perfetto trace.
-
-    Raises:
-        ForeignFileError: an unknown profiler wrote the slices.
-    """
+    """Read a Perfetto trace, of lstmprof or of a known profiler."""
     contents = outline(raw)
     names = {track.name: track for track in contents.tracks.values()}
     facts = names.get(writers.FACTS_TRACK)
@@ -92,10 +88,7 @@ class _Events:
 
 
 class _Counts:
-    """Collects the counters of a trace that lstmprof exported.
-
-    ``owners`` maps the number of a track to what the track shows.
-    """
+    """Collects the counters of a trace that lstmprof exported."""
 
     def __init__(self, owners: Mapping[int, writers.Where]) -> None:
         self._owners = {n: owner for n, owner in owners.items() if owner.counter is not None}
@@ -103,7 +96,7 @@ class _Counts:
         self._tables: dict[int | None, list[pa.Table]] = defaultdict(list)
 
     def add(self, track: int, at_ns: int, value: float) -> None:
-        """Add a value of a counter; ignore tracks that are no counters of the profile."""
+        """Add a value of a counter of the profile."""
         owner = self._owners.get(track)
         if owner is None or abs(at_ns) > rows.MAX_NS:
             return
@@ -164,7 +157,7 @@ def _left_out(left_out: Counter[str]) -> Iterator[str]:
 
 
 class _Foreign:
-    """A trace that another program than lstmprof wrote."""
+    """A trace that another program wrote."""
 
     def __init__(self, raw: RawFile, contents: Outline) -> None:
         self._raw, self._contents = raw, contents
@@ -209,7 +202,7 @@ class _Foreign:
         return self._joined(kineto_row(event, *timed), slice_.flows)
 
     def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
-        """Give a launch and its kernel one correlation id if an arrow joins their slices."""
+        """Give a launch and its kernel one correlation id if an arrow joins them."""
         if row.correlation_id is not None or row.kind not in _JOINED or not flows:
             return row
         numbers = (self._arrows[flow] for flow in flows if flow in self._arrows)
@@ -238,7 +231,7 @@ class _Foreign:
         )
 
     def _header(self) -> dict[str, Any]:
-        """Return the header of Kineto's JSON, which its builder writes as instants."""
+        """Return the header of Kineto's JSON from the builder's instants."""
         header: dict[str, Any] = {}
         for instant in self._slices.instants:
             if instant.name in _HEADER:
@@ -249,13 +242,12 @@ class _Foreign:
         return header
 
 
-#: Name of an instant of Kineto's builder -> key in Kineto's header. An empty key means that the
-#: arguments of the instant are the keys.
+#: Name of an instant of Kineto's builder -> key in Kineto's header (empty: its arguments).
 _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 
 def _parsed(name: str, value: Any) -> Any:
-    """Parse an argument as JSON (``1, 2`` as a list); keep the text if that fails."""
+    """Parse an argument as JSON, or keep the text."""
     if not isinstance(value, str):
         return value
     listed = f"[{value}]" if _HEADER[name] and not value.startswith("[") else value

@@ -17,26 +17,20 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.schema import Messages, OddError, message_class, value_end, varint
 
 _WINDOW_BYTES = 2**20
-#: A file whose packets decompress to more than ``FREE_BYTES``, and to more than ``MAX_RATIO`` times
-#: its size, is refused as a bomb. Exports decompress to 5 to 8 times their size. 1 MiB takes a
-#: second to read.
+#: Most bytes after decompression, in all and per byte of the file; exports grow 5 to 8 times.
 FREE_BYTES, MAX_RATIO = 2**21, 50
-#: Largest packet in bytes. Writers end a packet at some kB, a compressed one at 500 kB.
+#: Largest packet in bytes; writers end a packet at some kB, or at 500 kB if compressed.
 MOST_PACKET_BYTES = 2**26
-#: Tag of ``packet``, the only field of a trace; a length and that many bytes follow.
+#: Tag of ``packet``, the only field of a trace.
 _TAG = 0x0A
 _MOST_HEAD_BYTES = 11
 _AGAIN = "copy or record the trace again"
-#: Field number -> wire type (0: number, 2: length and bytes) of fields that show that a file is a
-#: Perfetto trace, because an XSpace's plane has none of them. They are time, sequence, event,
-#: interned texts, flags, old descriptors, compressed packets, clock, defaults, track, first of its
-#: sequence.
+#: Number -> wire type of fields that only a Perfetto trace has, no XSpace.
 _OWN_FIELDS = {
     **dict.fromkeys((8, 10, 13, 41, 42, 58, 87), 0),
     **dict.fromkeys((11, 12, 36, 43, 44, 50, 59, 60, 133), 2),
 }
-#: Field number -> wire type of a packet's first fields (trace_packet.proto); other protobufs
-#: differ.
+#: Field number -> wire type of a packet's first fields (trace_packet.proto).
 TYPES = {
     **dict.fromkeys((3, 8, 10, 13), 0),
     **dict.fromkeys((1, 2, 4, 5, 6, 7, 9, 11, 12), 2),

@@ -30,29 +30,25 @@ _DEEPEST_TRACK = 32
 
 @dataclass(frozen=True)
 class Track:
-    """The description of a track; ``process`` and ``thread`` are their names."""
+    """The description of a track."""
 
     name: str = ""
     parent: int = 0
     pid: int | None = None
     tid: int | None = None
-    process: str | None = None
-    thread: str | None = None
+    process: str | None = None  # name
+    thread: str | None = None  # name
     description: str = ""
 
 
 @dataclass(frozen=True)
 class Outline:
-    """The tracks of a trace by number, and the start of its clock in ns since 1970.
-
-    Tracks of which only the parent is known are in ``children``, their parents in ``parents``. A
-    thread without a track has the number ``default_track``.
-    """
+    """The tracks of a trace by number, and the start of its clock."""
 
     tracks: dict[int, Track]
-    children: array[int]
+    children: array[int]  # tracks of which only the parent is known
     parents: array[int]
-    epoch_ns: int | None
+    epoch_ns: int | None  # since 1970
     clocks: bool  # the trace has snapshots of several clocks
 
     @cached_property
@@ -62,7 +58,7 @@ class Outline:
         return children[order], np.array(self.parents, np.uint64)[order]
 
     def existing(self, number: int) -> int:
-        """Return this track's number, or that of its nearest ancestor in ``tracks``."""
+        """Return this track's number, or that of its nearest known ancestor."""
         children, parents = self._sorted
         for _ in range(_DEEPEST_TRACK):
             if number in self.tracks or number < 0:
@@ -74,7 +70,7 @@ class Outline:
         return number
 
     def above(self, number: int) -> Iterator[Track]:
-        """Yield the description of a track and of its ancestors, nearest first."""
+        """Yield a track and its ancestors, nearest first."""
         for _ in range(_DEEPEST_TRACK):
             number = self.existing(number)
             track = self.tracks.get(number)
@@ -153,7 +149,7 @@ _BEGIN, _END = 1, 2
 _INSTANT, _COUNTER = 3, 4
 #: Values of TracePacket.SequenceFlags.
 _CLEARED, _NEEDS_STATE = 1, 2
-#: A clock with a number in this range belongs to a single sequence of packets.
+#: Clocks that belong to a single sequence of packets.
 _FIRST_OWN_CLOCK, _LAST_OWN_CLOCK = 64, 127
 _DEEPEST = 16
 
@@ -166,9 +162,9 @@ IMPOSSIBLE = "their time is invalid"
 
 
 class Slice(NamedTuple):
-    """A slice or an instant; ``number`` counts slices in the order in which they begin."""
+    """A slice or an instant."""
 
-    number: int
+    number: int  # counts slices in the order in which they begin
     track: int
     name: str
     category: str
@@ -188,7 +184,7 @@ class _Clock:
     is_incremental: bool = False
 
     def time(self, units: int) -> int:
-        """Convert a time of this clock to ns; an incremental clock counts from the last call."""
+        """Convert a time of this clock to ns."""
         if self.is_incremental:
             self.ns += units * self.unit_ns
             return self.ns
@@ -197,16 +193,16 @@ class _Clock:
 
 @dataclass
 class _Sequence:
-    """What earlier packets of a sequence define; ``is_whole`` means that no packet was lost."""
+    """What earlier packets of a sequence define."""
 
-    is_whole: bool = False
+    is_whole: bool = False  # no packet was lost
     texts: dict[str, dict[int, str]] = field(default_factory=dict)
     track: int = 0
     clock: int = 0
     clocks: dict[int, _Clock] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Forget all texts and defaults; the writer repeats those that it uses."""
+        """Forget all texts and defaults, which the writer repeats."""
         self.is_whole = True
         self.texts, self.track, self.clock = {}, 0, 0
 
@@ -227,11 +223,7 @@ class _Sequence:
 
 
 class Slices:
-    """Reads slices; ``left_out`` counts omitted slices by reason.
-
-    Slices on ``skipped`` tracks are not read. ``flows`` says whether to read arrows between slices.
-    ``counted`` is called with (track, time in ns, value) of each counter value.
-    """
+    """Reads the slices of a trace, except those on ``skipped`` tracks."""
 
     def __init__(
         self,
@@ -247,6 +239,7 @@ class Slices:
         self._clocks: dict[int, _Clock] = {}
         self._open: dict[int, list[Slice]] = {}
         self._count = 0
+        # omitted slices by reason
         self.left_out: Counter[str] = Counter()
         self.instants: list[Slice] = []
 
@@ -267,8 +260,7 @@ class Slices:
             if packet.HasField("clocks"):
                 self._set_clocks(packet.clocks.clocks, sequence)
                 continue
-            # Convert the time of every packet: the next packet may store only the difference from
-            # it.
+            # every packet, because the next one may store only the difference from it.
             at_ns = self._time(packet, sequence)
             ended = packet.HasField("event") and self._event(packet, at_ns, sequence)
             if ended:
@@ -276,7 +268,7 @@ class Slices:
         self.left_out[NO_END] += sum(map(len, self._open.values()))
 
     def _event(self, packet: Any, at_ns: int | None, sequence: _Sequence) -> Slice | None:
-        """Handle the begin or end of a slice, or an instant; return the slice if it ends here."""
+        """Handle an event; return the slice that it ends."""
         event = packet.event
         number = event.track_uuid or sequence.track or default_track(packet.sequence)
         if event.type == _COUNTER and self._counted and at_ns is not None:
@@ -330,7 +322,7 @@ class Slices:
         return None
 
     def _set_clocks(self, clocks: Any, sequence: _Sequence) -> None:
-        """Set all clocks from a snapshot, which shows several clocks at one moment."""
+        """Set all clocks from a snapshot of one moment."""
         by_id = {clock.clock_id: clock for clock in clocks}
         existing = by_id.get(BOOTTIME)
         now_ns = (
@@ -348,7 +340,7 @@ class Slices:
                 self._clocks[number] = _Clock(clock.timestamp, ns, unit_ns)
 
     def _time(self, packet: Any, sequence: _Sequence) -> int | None:
-        """Return a packet's time on the trace's clock in ns; None if its own clock is unknown."""
+        """Return a packet's time on the trace's clock in ns."""
         number = packet.clock_id or sequence.clock or BOOTTIME
         units: int = packet.timestamp
         if _FIRST_OWN_CLOCK <= number <= _LAST_OWN_CLOCK:
@@ -373,7 +365,7 @@ class Slices:
         return rows.clean(text(event.categories[0])) if event.categories else ""
 
 
-#: Number of instants that are kept. Writers put those about the whole trace at its beginning.
+#: Number of instants that are kept; those about the whole trace come first.
 _MOST_INSTANTS = 1000
 
 

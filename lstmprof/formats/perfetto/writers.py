@@ -34,13 +34,12 @@ from lstmprof.formats.rows import Row
 
 #: Name of the track that describes the profile.
 FACTS_TRACK = "lstmprof"
-#: Names of tracks with computed data. The breakdown of a device is named ``ledger: `` and its name.
+#: Names of tracks with computed data; ``ledger: `` and a device is its breakdown.
 STEPS, PHASES, CRITICAL_PATH, LEDGER = "steps", "phases", "critical path", "ledger: "
 DERIVED = (STEPS, PHASES, CRITICAL_PATH)
 KIND = "kind"
 LAUNCH_CONFIG = "launch_config"
-#: Column of the events table -> name of the argument in a slice. The columns in ``TEXTS`` keep
-#: their names.
+#: Column of the events table -> name of the argument in a slice.
 NUMBERS = {
     "correlation_id": "correlation",
     "external_id": "external id",
@@ -57,8 +56,7 @@ TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule"
 PID = "process"
 #: Columns in which negative numbers mean unknown.
 _NATURAL = ("bytes", "sequence_number", "device", "stream")
-#: (column, argument of the slice, function that checks a value) for arguments that are read.
-#: ``step`` is not read, because the reader derives steps itself.
+#: (column, argument of the slice, check) of arguments that are read.
 _READ = tuple(
     (column, name, rows.natural if column in _NATURAL else rows.int64)
     for column, name in NUMBERS.items()
@@ -86,10 +84,10 @@ class Where(msgspec.Struct, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, omit_defaults=True):
-    """Facts about a whole profile. Time 0 of the trace is ``origin_ns`` of the profile."""
+    """Facts about a whole profile, stored in the trace."""
 
     format: str
-    origin_ns: int = 0
+    origin_ns: int = 0  # time of the profile at which the trace begins
     device_names: dict[str, str] = {}
     device_facts: dict[str, DeviceFacts] = {}
     accelerators: list[str] = []
@@ -99,7 +97,7 @@ class Facts(msgspec.Struct, omit_defaults=True):
 
 
 def facts(path: object, description: str) -> Facts:
-    """Parse the facts about the profile, which an export writes into a track's description."""
+    """Parse the facts in a track's description."""
     try:
         written = msgspec.json.decode(description, type=Facts)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -111,13 +109,13 @@ def facts(path: object, description: str) -> Facts:
 
 
 def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
-    """Convert the keys of a JSON object, which are texts, to device numbers."""
+    """Convert the keys of a JSON object to device numbers."""
     numbers = {rows.natural(key): value for key, value in by_text.items()}
     return {number: value for number, value in numbers.items() if number is not None}
 
 
 def where(description: str) -> Where:
-    """Parse the description of a track in an lstmprof export; a damaged one describes nothing."""
+    """Parse what an exported track shows from its description."""
     try:
         owner = msgspec.json.decode(description or "{}", type=Where)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -137,12 +135,12 @@ def where(description: str) -> Where:
 
 
 def is_drawn(track: Track) -> bool:
-    """Return whether lstmprof drew this track from computed data, such as steps or breakdown."""
+    """Return whether lstmprof computed this track, such as steps or breakdown."""
     return track.tid is None and (track.name.startswith(LEDGER) or track.name in DERIVED)
 
 
 def row(slice_: Slice, owner: Where) -> Row | None:
-    """Convert a slice of an lstmprof export to a row; None if the slice is no event."""
+    """Convert a slice of an lstmprof export to a row, if it is an event."""
     arguments = slice_.arguments
     kind = arguments.get(KIND)
     if kind not in KINDS:
@@ -162,10 +160,7 @@ def row(slice_: Slice, owner: Where) -> Row | None:
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Return metadata without nested values that are too deep, and without invalid JSON values.
-
-    ``moved_ns`` is added to the times of the profiler's own spans.
-    """
+    """Clean metadata: drop deep nesting and invalid JSON."""
     cleaned: dict[str, Any] = {}
     for key, value in fields.items():
         if key == _SPANS:
@@ -199,7 +194,7 @@ def _is_span(value: Any) -> bool:
 
 #: Name of the process in a trace of Kineto's builder.
 KINETO = "Kineto Trace"
-#: Categories of rocprofv3 that are read (``ROCPROF``) and left out, as in ``rocm.rocprofv3``.
+#: Categories of rocprofv3 that are read (``ROCPROF``) or left out.
 _HIP, _MARKER, _KERNEL, _COPY = "hip_api", "marker_api", "kernel_dispatch", "memory_copy"
 ROCPROF = frozenset((_HIP, _MARKER, _KERNEL, _COPY))
 ROCPROF_UNREAD = frozenset(
@@ -208,9 +203,7 @@ ROCPROF_UNREAD = frozenset(
         *("rocdecode_api", "rocjpeg_api", "openmp"),
     )
 )
-#: Beginning of the name of a track with kernels or copies: agent (a CPU or GPU), then stream or
-#: queue. Versions without streams name a thread. In ROCm 7 a track may name only the stream, and
-#: its slices have the agents.
+#: Track of kernels or copies: agent, then stream, queue or thread, by ROCm's version.
 _AGENT = re.compile(
     r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:(?:STREAM|QUEUE) \[(\d{1,18})\]|THREAD )"
 )
@@ -222,21 +215,18 @@ _GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
 
 @dataclass(frozen=True)
 class TrackOwner:
-    """What a track belongs to: a host thread, or a stream of a GPU.
-
-    ``agent`` is rocprofv3's number of the GPU.
-    """
+    """What a track belongs to: a host thread, or a stream of a GPU."""
 
     pid: int | None
     tid: int | None
-    agent: int | None = None
+    agent: int | None = None  # rocprofv3's number of the GPU
     stream: int | None = None
     is_gpu: bool = False
     is_process: bool = False
 
 
 class TrackOwners:
-    """Finds the thread or GPU of each track; ``devices`` maps rocprofv3's agents to devices."""
+    """Finds the thread or GPU of each track."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -245,6 +235,7 @@ class TrackOwners:
         self.only_pid = pids.pop() if len(pids) == 1 else None
         agents = (_GPU.search(track.name) for track in outline.tracks.values())
         numbers = sorted({int(named[1]) for named in agents if named})
+        # rocprofv3's number -> device
         self.devices = {agent: device for device, agent in enumerate(numbers)}
 
     def of(self, track: int) -> TrackOwner:
@@ -269,10 +260,7 @@ def _owner_of(above: list[Track]) -> TrackOwner:
 
 
 def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, Any]:
-    """Convert a slice to an event of Kineto's JSON.
-
-    ``builder`` says whether Kineto's own builder wrote the trace.
-    """
+    """Convert a slice to an event of Kineto's JSON."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
     # The id of an op is not that of a launch.
@@ -283,7 +271,7 @@ def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, A
 
 
 def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Unpack the argument ``metadata``, in which Kineto's builder stores the other arguments."""
+    """Unpack ``metadata``, in which Kineto's builder stores the other arguments."""
     unfolded = {name: value for name, value in arguments.items() if name != "metadata"}
     folded = arguments.get("metadata")
     if isinstance(folded, str):
@@ -314,7 +302,7 @@ def _category(name: str, arguments: Mapping[str, Any], owner: TrackOwner) -> str
 
 
 def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | None:
-    """Convert a slice of rocprofv3 to a row; None if ``rocm.rocprofv3`` omits such events."""
+    """Convert a call, range, kernel or copy of rocprofv3 to a row."""
     arguments, name = slice_.arguments, slice_.name
     timed = (slice_.start_ns, slice_.dur_ns)
     pid = owners.only_pid if owner.pid is None else owner.pid
@@ -353,7 +341,7 @@ def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | 
 
 
 def _device_of(agent: Any, owners: TrackOwners) -> int | None:
-    """Return the device of an agent such as ``Agent-4``; if unknown, the only GPU."""
+    """Return the device of an agent (``Agent-4``), or the only GPU."""
     number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
     if number and int(number[1]) in owners.devices:
         return owners.devices[int(number[1])]

@@ -50,9 +50,9 @@ _CACHED_STRINGS = 4096
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU; ``index`` is its number among all CPUs and GPUs of the machine."""
+    """A GPU of the machine."""
 
-    index: int
+    index: int  # among all CPUs and GPUs of the machine
     name: str
     facts: DeviceFacts
 
@@ -68,10 +68,7 @@ class Process:
         self.string = functools.lru_cache(_CACHED_STRINGS)(self._string)
 
     def chunks(self, table: str, *columns: str) -> Iterator[Mapping[str, Ints]]:
-        """Yield columns of a table in chunks, with the category and stack id of each row.
-
-        A call and the kernels or copies that it launched have the same stack id.
-        """
+        """Yield columns of a table in chunks, with category and stack id."""
         own, events = self._table(table), self._table("event")
         if own not in self._database.columns:
             return
@@ -89,7 +86,7 @@ class Process:
             yield {**event_values, **read}
 
     def extdata(self, table: str) -> Iterator[list[str | None]]:
-        """Yield ``extdata`` (JSON text) of rows of a table, in the same chunks as ``chunks``."""
+        """Yield ``extdata`` (JSON) of rows in the chunks of ``chunks``."""
         own, events = self._table(table), self._table("event")
         if self._points_to(own, events):
             chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
@@ -148,7 +145,7 @@ class Process:
 
 
 def message(extdata: str | None) -> str | None:
-    """Return the text of a ROCTx range from ``extdata``, which is JSON."""
+    """Return the text of a ROCTx range."""
     text = json_object(extdata or "").get("message")
     return rows.clean(text) if isinstance(text, str) and text else None
 
@@ -165,11 +162,12 @@ _LAUNCH_COLUMNS = (*_GRID, *_BLOCK, "group_segment_size")
 
 
 class Events:
-    """Reads the events of a process; ``left_out`` counts events without a name or device."""
+    """Reads the events of a process."""
 
     def __init__(self, process: Process, devices: Mapping[int, int]) -> None:
         self._process = process
         self._devices = {agent: devices[gpu.index] for agent, gpu in process.gpus.items()}
+        # events without a name or device
         self.left_out = 0
 
     def activities(self) -> Iterator[Batch]:
@@ -178,7 +176,7 @@ class Events:
         yield from self._copies()
 
     def regions(self) -> Iterator[Batch]:
-        """Yield HIP calls and ROCTx ranges, without calls of HSA, RCCL and the compiler."""
+        """Yield HIP calls and ROCTx ranges."""
         extdata = self._process.extdata("region")
         for read in self._process.chunks("region", *_TIMES, "tid", "name_id"):
             self.left_out += int((read["category_id"] == UNKNOWN).sum())
@@ -218,7 +216,7 @@ class Events:
         return nvtx_ranges({name: values[chosen] for name, values in ints.items()}, texts)
 
     def _region_text(self, name_id: int) -> str | None:
-        """Return a region's name, since 2026 the text of its range; None for a ROCTx call."""
+        """Return a region's name, or None for calls of ROCTx itself."""
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
 
@@ -278,7 +276,7 @@ class Events:
         return {**self._timed(read), "correlation_id": positive(read["stack_id"])}
 
     def _with_name_and_device(self, batch: Batch) -> Batch:
-        """Drop events without a name, and activities without a device."""
+        """Drop events without a name or device."""
         is_known = batch.texts["name"].is_valid().to_numpy(zero_copy_only=False)
         if "device" in batch.ints:
             is_known = is_known & (batch.ints["device"] != UNKNOWN)
@@ -301,7 +299,7 @@ _EACH = "give each .db file separately"
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is an SQLite database with tables that begin with ``rocpd_``."""
+    """Return whether ``raw`` is a rocpd database."""
     return any(name.startswith("rocpd_") for name in database_tables.names(raw, _ROCPD_TABLES))
 
 
@@ -352,7 +350,7 @@ def _suffixes(database: Database) -> list[str]:
 
 
 def _check_tables(path: Path | str, database: Database) -> None:
-    """Refuse databases of rocmProfileData, and unknown versions of the schema."""
+    """Refuse rocmProfileData, and unknown versions of the schema."""
     if _RPD & database.columns.keys():
         raise ProfileError(
             path, "is a rocmProfileData database, which lstmprof does not read", _JSON
@@ -373,7 +371,7 @@ def _check_tables(path: Path | str, database: Database) -> None:
 
 
 def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
-    """Refuse files with processes of several machines, or with two processes of one pid."""
+    """Refuse processes of several machines, or with one pid."""
     machines = {nid for process in processes for nid in process.machines}
     if len(machines) > 1:
         what = f"has processes of {len(machines)} machines, whose clocks differ"
@@ -385,9 +383,6 @@ def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
 
 
 def _numbered(processes: Sequence[Process]) -> list[Gpu]:
-    """Return the GPUs of the machine in order of their numbers.
-
-    Every process lists all GPUs.
-    """
+    """Return the GPUs of the machine in order of their numbers."""
     gpus = {gpu.index: gpu for process in processes for gpu in process.gpus.values()}
     return [gpus[index] for index in sorted(gpus)]

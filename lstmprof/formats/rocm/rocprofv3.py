@@ -43,7 +43,7 @@ COPIES = {
     "DEVICE_TO_DEVICE": "DtoD",
     "HOST_TO_HOST": "HtoH",
 }
-#: Error message for a profile without events; ``NEXT_STEP`` tells the user what to do.
+#: Error message for a profile without events.
 NOTHING = "has no kernel, copy, HIP call or ROCTx range"
 NEXT_STEP = (
     "record with rocprofv3 --runtime-trace -- python … (before ROCm 7, add --output-format json), "
@@ -51,13 +51,13 @@ NEXT_STEP = (
 )
 
 
-#: Beginning of the CSV with kernels; ``_COLUMNS`` are columns that every kernel has.
+#: Beginning of the CSV with kernels, and columns that every kernel has.
 _BEGINS = re.compile(rb'"?Kind"?,"?Agent_Id"?,"?Queue_Id"?,')
 _COLUMNS = ("Agent_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp")
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the file has rocprofv3's JSON key, or the header of its CSV."""
+    """Return whether the file is rocprofv3's JSON or CSV."""
     if _BEGINS.match(raw.head.content):
         return True
     return raw.looks_like_json and isinstance(raw.json, dict) and ROOT in raw.json
@@ -93,7 +93,7 @@ def notes(left_out: int) -> Iterator[str]:
 
 
 class _Process:
-    """One process; it looks up the names and devices to which records refer by number."""
+    """One process, with the names and devices to which records refer."""
 
     def __init__(self, process: Mapping[str, Any]) -> None:
         strings = as_object(process.get("strings"))
@@ -212,7 +212,7 @@ class _Process:
         return _text(names[number]) if number is not None and number < len(names) else ""
 
     def _is_unread(self, record: Mapping[str, Any]) -> bool:
-        """Return whether to skip a call of the compiler, or a marker that is no range."""
+        """Return whether to skip a call of the compiler, or a marker."""
         kind, operation = _text(self._kind(record).get("kind")), self._operation(record)
         if kind.startswith("MARKER"):
             return "RANGE" not in kind and "Range" not in operation
@@ -220,7 +220,7 @@ class _Process:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list, or a single object as a list."""
+    """Return the objects in a list, or a single object."""
     return [value] if isinstance(value, dict) else objects(value)
 
 
@@ -237,7 +237,7 @@ def _stream(record: Mapping[str, Any]) -> int | None:
 
 
 def _timed(record: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return (start, length) in ns; None if the times are impossible."""
+    """Return (start, length) in ns, if the times are possible."""
     start_ns = rows.natural(record.get("start_timestamp"))
     end_ns = rows.natural(record.get("end_timestamp"))
     if start_ns is None or end_ns is None or not start_ns <= end_ns <= rows.MAX_NS:
@@ -252,10 +252,11 @@ def _correlation(record: Mapping[str, Any]) -> int | None:
 def launched_with(
     threads: Sequence[int] | None, block: Sequence[int] | None, shared_bytes: int | None
 ) -> str | None:
-    """Return a kernel's launch configuration; ``threads`` is HSA's grid, which counts threads."""
+    """Return a kernel's launch configuration from HSA's sizes."""
     sizes = zip(threads or (), block or (), strict=False)
     return launch_config.text(
         {
+            # HSA counts threads, not blocks
             "grid": [-(-total // per_block) for total, per_block in sizes] or None,
             "block": block,
             "shared_bytes": shared_bytes,

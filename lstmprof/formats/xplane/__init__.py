@@ -40,14 +40,13 @@ _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
 _NOT_THREADS = (HLO_PLANE, "/host:tfstreamz")
-#: Number of events that a file of any size may have. A larger file may have more: a real event
-#: takes at least 16 bytes, or 3 bytes of a gzipped file.
+#: Events that a small file may have; a real event takes at least 16 bytes, or 3 if gzipped.
 _FREE_EVENTS = 2**20
 _MAX_NOTES = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the protobuf has planes; a damaged file only needs their names."""
+    """Return whether the protobuf has planes, even if it is damaged."""
     if raw.looks_like_json or raw.part(0, 1) not in schema.FIRST_BYTES:
         return False
     try:
@@ -131,7 +130,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
 def _parts(
     raw: RawFile, planes: list[tuple[str, Any]], pieces: list[list[list[Piece]]]
 ) -> Iterator[LineEvents]:
-    """Yield the events of host threads and streams; check other lines only for damage."""
+    """Yield the events of host threads and streams."""
     instructions = hlo_instructions(planes)
     for (name, plane), line_pieces in zip(planes, pieces, strict=True):
         gpu = _GPU.match(name)
@@ -160,7 +159,8 @@ def _plain(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def _facts(stats: dict[str, Any]) -> DeviceFacts:
-    """Return facts about a GPU; ``core_count`` is the number of multiprocessors."""
+    """Return facts about a GPU from XPlane's stats."""
+    # ``core_count`` is the number of multiprocessors
     return rows.device_facts(
         stats.get("compute_cap_major"), stats.get("compute_cap_minor"), stats.get("core_count")
     )

@@ -38,10 +38,9 @@ _MESSAGES: Messages = {
     "Shape": "element_type 2 int64, dimensions 3 *int64",
     "OpMetadata": "op_name 2 bytes",
 }
-#: ``PrimitiveType`` (xla_data.proto) → name of the element type, for types of matmuls.
+#: ``PrimitiveType`` (xla_data.proto) → name of the element type.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
-#: Custom calls that multiply matrices: those of libraries, and the recurrent layers of cuDNN
-#: (``jax.experimental.rnn``).
+#: Custom calls that multiply matrices, such as ``jax.experimental.rnn`` (cuDNN).
 _LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
 #: How deep nested computations are searched for a matmul or tanh.
 _DEEPEST = 3
@@ -49,7 +48,7 @@ _DEEPEST = 3
 
 @dataclass(frozen=True)
 class Instruction:
-    """An XLA instruction: its path in the user's program, operands of its matmul or tanh."""
+    """An XLA instruction: its path, and the operands of its matmul or tanh."""
 
     path: str | None
     operands: str | None
@@ -57,8 +56,7 @@ class Instruction:
 
 #: (instruction, computation around it), both protobuf messages.
 _Placed = tuple[Any, Any]
-#: (module name, program id, instruction name) -> instruction. Program id ``ANY`` means the last
-#: module of this name in the profile.
+#: (module, program id, instruction name) -> instruction; ``ANY``: last module of this name.
 Instructions = Mapping[tuple[str, str, str], Instruction]
 ANY = ""
 _PROGRAM_ID = re.compile(r"\((?P<id>\d{1,20})\)$")
@@ -70,11 +68,7 @@ def hlo_proto() -> Any:
 
 
 def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, str], Instruction]:
-    """Return the instructions of a module; none if the module is damaged.
-
-    Only instructions with a path or operands are returned, each twice: under ``program_id`` and
-    under ``ANY``.
-    """
+    """Return the instructions of a module that have a path or operands."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -96,19 +90,19 @@ def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, 
 
 
 def _path(op_name: bytes) -> str | None:
-    """Return an instruction's path in the user's program; None for a name without ``/``."""
+    """Return an instruction's path in the user's program, if ``op_name`` is one."""
     return rows.clean(text(op_name)) if b"/" in op_name else None
 
 
 class _Operands:
-    """Finds the operands of instructions, and searches each computation only once."""
+    """Finds the operands of instructions, each computation once."""
 
     def __init__(self, computations: Mapping[int, Any]) -> None:
         self._computations = computations
         self._inside: dict[tuple[int, bool], list[_Placed]] = {}
 
     def of(self, instruction: Any, computation: Any) -> str | None:
-        """Return the operands of the first matmul, or else of the smallest tanh."""
+        """Return the operands of the first matmul or smallest tanh."""
         products = self._find(instruction, computation, _DEEPEST, products=True)
         if products:
             return self._listed(*products[0])
@@ -152,19 +146,18 @@ def _is_product(instruction: Any) -> bool:
 
 
 def _shape(shape: Any) -> str:
-    """Return a shape such as ``f32[6,16]``; empty for a tuple or another type."""
+    """Return a shape such as ``f32[6,16]``."""
     element = _ELEMENTS.get(shape.element_type)
     return f"{element}[{','.join(map(str, shape.dimensions))}]" if element else ""
 
 
 Stats = Mapping[str, Any]
 
-#: Names of memory events on a host thread, and the stats that are read from them.
+#: Names of memory events on a host thread, and their stats.
 ALLOCATION, FREE = "MemoryAllocation", "MemoryDeallocation"
 ALLOCATOR_NAME, DEVICE_NUMBERS = "allocator_name", ("index_on_host", "device_ordinal")
 MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_bytes")
-#: Beginnings of events that are left out: bookkeeping of thread pools and allocators. They have no
-#: duration, or surround work that has its own events.
+#: Beginnings of events that are left out: bookkeeping of thread pools and allocators.
 _BOOKKEEPING = (
     "ThreadpoolListener::",
     "ExecutorState::Process",
@@ -173,19 +166,18 @@ _BOOKKEEPING = (
     FREE,
     "end: ",  # XLA on a CPU: the end of the instruction
 )
-#: Stats of events that last as long as a block of memory is allocated; they are no work.
+#: Stats of events that last as long as a block of memory is allocated.
 _MEMORY_DETAILS = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
 _RUNTIME = re.compile(r"(?:cu|cuda|hip)[A-Z]|hsa_")
 _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
-#: A part of the stat ``kernel_details``: ``regs:32 static_shared:0 dynamic_shared:0 grid:80,1,1
-#: block:128,1,1 occ_pct:100``. AMD writes ``group_mem`` instead of the first three.
+#: A part of ``kernel_details``: ``regs:32 grid:80,1,1 block:128,1,1 occ_pct:100``.
 _DETAIL = re.compile(r"\b(\w{1,32}):(\d{1,18}(?:[.,]\d{1,18}){0,2})(?=\s|$)", re.ASCII)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
-#: XLA writes this text as ``tf_op`` of every kernel on AMD; it is not the name of an op.
+#: XLA's ``tf_op`` of every kernel on AMD, which is no op.
 _NO_OP = "XlaModule:"
 
-#: Names of the stats with the levels of an annotation, the innermost level first.
+#: Names of the stats with an annotation's levels, innermost first.
 LEVELS = tuple(f"level {depth}" for depth in range(7, -1, -1))
 _LEVELS = frozenset(LEVELS)
 #: The stats that are read.
@@ -207,7 +199,7 @@ _HLO_PROTO = "Hlo Proto"
 def activity_row(
     name: str, stats: Stats, timed: tuple[int, int], gpu_stream: tuple[int, int | None]
 ) -> Row | None:
-    """Convert an event of a GPU's stream to a row; None if it is no work, such as an allocation."""
+    """Convert an event of a GPU's stream to a row, if it is work of the GPU."""
     kind = activity_kind(name, stats)
     if kind is None:
         return None
@@ -229,7 +221,7 @@ def activity_row(
 
 
 def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -> Row | None:
-    """Convert an event of a host thread to a row; None for bookkeeping of the runtime."""
+    """Convert an event of a host thread to a row, unless it is bookkeeping."""
     name, encoded = decoded(name)
     stats = {**encoded, **stats}
     kind = host_kind(name, stats)
@@ -249,7 +241,7 @@ def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -
 
 
 def activity_kind(name: str, stats: Stats) -> str | None:
-    """Return the kind of an event on a stream; None if it is no work, such as an allocation."""
+    """Return the kind of an event on a stream, or None for an allocation."""
     if "kernel_details" in stats:
         return "kernel"
     if "memcpy_details" in stats or name.startswith(("Memcpy", "UnifiedMemory")):
@@ -260,11 +252,10 @@ def activity_kind(name: str, stats: Stats) -> str | None:
 
 
 def host_kind(name: str, stats: Stats) -> str | None:
-    """Return the kind of an event of a host thread; None for bookkeeping of the runtime."""
+    """Return the kind of an event of a host thread, or None for bookkeeping."""
     if name.startswith(_BOOKKEEPING):
         return None
-    # Before 2022, a launch has the name of its kernel or copy, but only launches on the host have a
-    # correlation id.
+    # before 2022, a launch has its kernel's name, but also a correlation id.
     if "correlation_id" in stats or _RUNTIME.match(name):
         return "runtime"
     if name.startswith("$"):
@@ -286,7 +277,7 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 
 def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[str, Any]:
-    """Add what the event's XLA instruction shows: path and operands, if they are missing."""
+    """Add what the event's XLA instruction shows."""
     module, name = str(stats.get("hlo_module")), str(stats.get("hlo_op"))
     keys = ((module, number, name) for number in (str(stats.get("program_id")), ANY))
     instruction = next((instructions[key] for key in keys if key in instructions), None)
@@ -301,15 +292,11 @@ def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[
 
 
 def op_name(stats: Stats) -> str | None:
-    """Return the framework op that an event names.
-
-    ``tf_op`` is TensorFlow's node or JAX's path. On AMD the path is in ``name``. Older TensorFlow
-    has ``annotation``, such as ``<node>:<OpType>#metadata#``, with levels. A call of a tf.function
-    shows how it ran, and how often it was traced: ``traced-nonXla #2``.
-    """
+    """Return the framework op that an event names."""
     if "tracing_count" in stats and "tf_function_call" in stats:
         return "{tf_function_call} #{tracing_count}".format(**stats)
     levels = () if _LEVELS.isdisjoint(stats) else LEVELS
+    # AMD has the path in ``name``; old TensorFlow: ``<node>:<OpType>#metadata#`` in ``annotation``
     for key in ("tf_op", "name", *levels, "annotation", "hlo_op"):
         value = stats.get(key)
         if isinstance(value, str) and value and value != _NO_OP:
@@ -318,10 +305,10 @@ def op_name(stats: Stats) -> str | None:
 
 
 def moved_bytes(stats: Stats) -> int | None:
-    """Return the size of a copy or fill in bytes; AMD's tracer writes 0 for unknown."""
+    """Return the size of a copy or fill in bytes."""
     details = stats.get("memcpy_details", stats.get("memset_details"))
     size = _SIZE.search(details) if isinstance(details, str) else None
-    return (int(size[1]) or None) if size else None
+    return (int(size[1]) or None) if size else None  # AMD writes 0 for unknown
 
 
 def launched_with(stats: Stats) -> str | None:
@@ -349,7 +336,7 @@ def _three(written: str | None) -> list[int | None] | None:
 
 
 def inputs(stats: Stats) -> tuple[str | None, str | None]:
-    """Return (shapes, dtypes) as JSON, from TensorFlow's ``(half[4,384];float[])``."""
+    """Parse TensorFlow's ``(half[4,384];float[])`` as (shapes, dtypes)."""
     listed = stats.get("shape")
     if not isinstance(listed, str) or not (listed.startswith("(") and listed.endswith(")")):
         return None, None
@@ -360,19 +347,16 @@ def inputs(stats: Stats) -> tuple[str | None, str | None]:
 
 
 def text(content: bytes) -> str:
-    """Decode a text; undecodable bytes become U+FFFD."""
+    """Decode UTF-8, as far as possible."""
     return content.decode("utf-8", errors="replace")
 
 
 class PlaneTables:
-    """The names and stats to which the events of a plane refer by number.
-
-    ``wanted`` are stats that are read from all events, ``memory_stats`` those of ``memory_events``.
-    All three map numbers to names.
-    """
+    """The names and stats to which the events of a plane refer by number."""
 
     def __init__(self, plane: Any) -> None:
         self._stat_names = {e.key: text(e.value.name) for e in plane.stat_metadata}
+        # stats to read from all events
         self.wanted = {k: n for k, n in self._stat_names.items() if n in STATS}
         self._metadata = {
             e.key: (text(e.value.name), self.stats(e.value.stats)) for e in plane.event_metadata
@@ -382,7 +366,7 @@ class PlaneTables:
         self.memory_events = {k: n for k, n in named.items() if n in (ALLOCATION, FREE)}
 
     def described(self, event: Any) -> tuple[str, dict[str, Any]]:
-        """Return an event's name, and its ``wanted`` stats with those of its XEventMetadata."""
+        """Return an event's name and ``wanted`` stats."""
         name, shared = self._metadata.get(event.metadata_id, ("", {}))
         return name, {**shared, **self.stats(event.stats)}
 
@@ -408,7 +392,7 @@ class PlaneTables:
 
 
 def hlo_instructions(planes: list[tuple[str, Any]]) -> Instructions:
-    """Return the XLA instructions of all modules, which ``/host:metadata`` contains."""
+    """Return the XLA instructions of all modules."""
     by_module: dict[tuple[str, str, str], Instruction] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)

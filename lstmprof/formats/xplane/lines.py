@@ -48,7 +48,7 @@ _ON_GPU = re.compile(r"GPU_(?:collectivememory_)?(\d{1,9})_bfc", re.ASCII)
 
 
 def counters_of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
-    """Return memory counters from protobuf events: (start in ns, event)."""
+    """Return memory counters from protobuf events."""
     described = list(_described(tables, timed))
     if not described:
         return None
@@ -127,7 +127,7 @@ def _names(
 def _counters(
     time_ns: Ints, is_free: Flags, allocator: list[str | None], numbers: dict[str, Ints]
 ) -> pa.Table | None:
-    """Make counters of allocations and frees; ``numbers`` are the events' stats by name."""
+    """Make counters of allocations and frees."""
     index = np.full(len(time_ns), _NONE)
     for name in DEVICE_NUMBERS:
         index = np.where(numbers[name] >= 0, numbers[name], index)
@@ -162,15 +162,15 @@ def _counters(
 
 
 def _device(allocator: str) -> int:
-    """Return the GPU of an allocator such as ``GPU_0_bfc``; ``_NONE`` for host memory."""
+    """Return the GPU of an allocator: ``GPU_0_bfc`` -> 0."""
     named = _ON_GPU.fullmatch(allocator)
     return int(named[1]) if named else _NONE
 
 
-#: Fewer events than this are read one by one, which is not slower.
+#: Fewer events than this are read one by one.
 _FEW_EVENTS = 300
 _PS_PER_NS = 1000
-#: Larger times (in ps or ns) may overflow int64, so such events are read one by one.
+#: Larger times may overflow int64, so they are read one by one.
 _LARGEST_TIME = 2**61
 _TEXTS = ("kind", "name", "op_name", "shapes", "dtypes", "launch_config")
 _NUMBERS = ("tid", "device", "stream", "correlation_id", "graph_node_id", "bytes")
@@ -179,16 +179,16 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line to read: a host thread (``tid``) or a stream. Its times count from ``start_ns``."""
+    """A line of the trace to read: a host thread or a stream."""
 
     tables: PlaneTables
     instructions: Instructions
-    start_ns: int
+    start_ns: int  # times of its events count from here
     tid: int
     gpu_stream: tuple[int, int] | None
 
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
-        """Convert an event with (start, length) in ns to a row; None for bookkeeping."""
+        """Convert an event with (start, length) in ns to a row."""
         name, stats = self.tables.described(event)
         stats = with_instruction(stats, self.instructions)
         if self.gpu_stream:
@@ -198,15 +198,15 @@ class Line:
 
 @dataclass(frozen=True)
 class LineEvents:
-    """The events and memory counters of a line, and how many events have no possible time."""
+    """The events and memory counters of a line."""
 
     columns: pa.Table | None
-    untimed: int
+    untimed: int  # events without a possible time
     counters: pa.Table | None = None
 
 
 def read_events(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[LineEvents]:
-    """Read the events of a line by columns; few or unusual events are read one by one."""
+    """Read the events of a line, by columns if possible."""
     for piece in pieces:
         content = raw.part(piece.start, piece.stop)
         try:
@@ -219,7 +219,7 @@ def read_events(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[L
 
 
 def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
-    """Raise protobuf's DecodeError if the events are damaged."""
+    """Raise DecodeError if the events are damaged."""
     for piece in pieces:
         schema.message("XLine").FromString(raw.part(piece.start, piece.stop))
 
@@ -238,7 +238,7 @@ def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[LineEvents]:
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
-    """Return (start, length) in ns; None if the time is impossible."""
+    """Return (start, length) in ns, if the time is possible."""
     if event.WhichOneof("value") == "num_occurrences" or event.duration_ps < 0:
         return None  # a count of events, or damage
     start_ps = line_ns * _PS_PER_NS + event.offset_ps
@@ -250,7 +250,7 @@ def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
 
 
 def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
-    """Read a piece by columns; raise OddError if its events must be read one by one."""
+    """Read a piece by columns."""
     starts, stops = piece.bounds(content)
     events = wire.events(content, starts, stops)
     start_ns, end_ns = _times(line.start_ns, events)
@@ -312,7 +312,7 @@ def _is_whole(stats: Stats) -> Any:
 
 
 def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
-    """Return equal numbers for equal stats; stats that are ids may differ."""
+    """Return equal numbers for equal stats, ids aside."""
     is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
     is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
@@ -328,7 +328,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
     """Return equal numbers for equal texts."""
     if not len(texts.value):
         return texts.value
-    # Avoid a copy: bounds of the texts in ``content``, alternating with the bytes between them.
+    # no copy: bounds of the texts, alternating with the bytes between them.
     bounds = np.stack([texts.value, texts.value + texts.length], axis=1).ravel()
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
     parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
@@ -336,10 +336,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 
 
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
-    """Return (kind of each event, first event of each kind).
-
-    Events of one kind have the same name and the same stats.
-    """
+    """Group events with equal names and stats; return (group of each, first of each)."""
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
     rank = np.arange(len(stats.event)) - begins
@@ -355,7 +352,7 @@ def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
 
 
 def _codes(values: Ints) -> Ints:
-    """Return equal numbers for equal values, counted by first use: [7, 7, 3] -> [0, 0, 1]."""
+    """Give equal values equal numbers: [7, 7, 3] -> [0, 0, 1]."""
     return _arrow_codes(pa.array(values))
 
 
@@ -365,7 +362,7 @@ def _arrow_codes(values: pa.Array) -> Ints:
 
 
 def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
-    """Make the columns of all events from one row per kind of event."""
+    """Make the columns of all events from one row per group."""
     columns = {}
     for name in _TEXTS:
         texts = pa.array([getattr(row, name) for row in described], pa.string())
@@ -377,11 +374,8 @@ def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, chosen: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Put ids into a column: event ``owner[n]`` gets ``ids[n]``.
-
-    Events of one kind share a row, but have their own ids. The column has only the events
-    ``chosen``. An id of 0 or less becomes null.
-    """
+    """Give events ``owner`` their own ids in a column."""
+    # events of one kind share a row
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-#: Message -> its fields: "name number type, …". ``*`` marks a repeated field, ``|`` a field of a
-#: oneof.
+#: Message -> its fields: "name number type, …" (``*``: repeated, ``|``: oneof).
 Messages = Mapping[str, str]
 
 _MESSAGES: Messages = {
@@ -56,7 +55,7 @@ class OddError(Exception):
 
 
 def varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return (value, position after it) of a base-128 number; OddError if it is incomplete."""
+    """Parse a base-128 number as (value, position after it)."""
     if content[at : at + 1] < b"\x80" and at < len(content):  # most numbers have one byte
         return content[at], at + 1
     value = shift = 0
@@ -69,7 +68,7 @@ def varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def value_end(content: bytes, wire: int, at: int) -> tuple[int, int]:
-    """Return (begin, end) of a field's value; raise OddError if it is incomplete."""
+    """Return (begin, end) of a field's value."""
     if wire == 0:
         return at, varint(content, at)[1]
     if wire == 2:
@@ -87,7 +86,7 @@ def xspace() -> Any:
 
 @cache
 def message(name: str) -> Any:
-    """Return the protobuf class of a message of an XSpace, such as ``XLine``."""
+    """Return the protobuf class of a message, such as ``XLine``."""
     from google.protobuf import message_factory
 
     messages = xspace().DESCRIPTOR.file.message_types_by_name
@@ -95,7 +94,7 @@ def message(name: str) -> Any:
 
 
 def message_class(name: str, messages: Messages, root: str) -> Any:
-    """Build protobuf classes for ``messages``; return the class of the message ``root``."""
+    """Build protobuf classes; return that of the message ``root``."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(

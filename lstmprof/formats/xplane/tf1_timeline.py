@@ -49,18 +49,16 @@ from lstmprof.formats.raw_file import RawFile, as_object
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.events import host_kind
 
-#: Category of the steps and ranges that lstmprof's worker adds
-#: (``capture.worker.profilers.tensorflow1``).
+#: Category of the steps and ranges that lstmprof's worker adds.
 CATEGORY = "lstmprof"
 _STEP = "step"
 
-#: (pid, tid) of a row of the drawing -> thread number in the events table. The file calls these
-#: rows threads, but they are not threads of the program.
+#: (pid, tid) of a drawn row -> thread number in the events table.
 Lanes = dict[tuple[int | None, int | None], int]
 
 
 def ranges(events: Iterable[Any]) -> list[Row]:
-    """Return the steps and ranges that lstmprof's worker added, on its main thread."""
+    """Return the steps and ranges that lstmprof's worker added."""
     listed = []
     for event, timed in timed_events(events, Counter(), lambda e: e.get("cat") == CATEGORY):
         pid = rows.natural(as_object(event.get("args")).get("pid"))
@@ -72,7 +70,7 @@ def ranges(events: Iterable[Any]) -> list[Row]:
 
 
 def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
-    """Give host ops the process id ``pid``, and a thread number per row of the drawing."""
+    """Give host ops a process id, and a thread number per drawn row."""
     lanes: Lanes = {}
     moved = []
     for row in ops:
@@ -86,7 +84,7 @@ def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lane
 _CATEGORY = "Op"
 _COMPUTE = " Compute"
 _UNKNOWN = "unknown"
-#: Name of the first node of an executor. It runs once per session run and device.
+#: First node of an executor, once per session run and device.
 _SOURCE = "_SOURCE"
 _DEVICE = re.compile(
     r"((?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(\w{1,32}):(\d{1,9})(?:/(\S*))?"
@@ -99,12 +97,12 @@ _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """The parts of a process's name; ``lane`` is the text after the device: ``stream:14``."""
+    """The parts of a process's name in the file."""
 
     task: str  # /job:worker/replica:0/task:1, often empty
     type: str  # CPU, GPU, XLA_GPU, TPU …
     number: int
-    lane: str
+    lane: str  # after the device, such as ``stream:14``
 
     @property
     def is_gpu(self) -> bool:
@@ -112,41 +110,40 @@ class Device(NamedTuple):
 
     @property
     def stream(self) -> int | None:
-        """Return the stream's number; None if the process is not one stream."""
+        """Return the stream's number, if the process shows one stream."""
         match = _STREAM.search(self.lane)
         return int(match[1]) if match else None
 
     @property
     def is_executor(self) -> bool:
-        """Return whether the process is the device's executor, which runs on the host."""
+        """Return whether the process is the device's executor on the host."""
         return not self.lane and (bool(self.task) or self.type.endswith("CPU"))
 
     @property
     def is_activities(self) -> bool:
-        """Return whether the process contains activities: a GPU, a stream, or all streams."""
+        """Return whether the process contains activities."""
         streams = not self.lane or self.stream is not None or self.holds_all
         return self.is_gpu and streams and not self.is_executor
 
     @property
     def holds_all(self) -> bool:
-        """Return whether the process of the file has the kernels, or the copies, of all streams."""
+        """Return whether the process has the kernels, or the copies, of all streams."""
         return self.lane in (_KERNELS, _COPIES)
 
     @property
     def holds_copies(self) -> bool:
-        """Return whether the process has only copies."""
         return self.lane == _COPIES or ":memcpy" in self.lane.lower()
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return what distinguishes devices of one type: task and number."""
+        """Return task and number, which identify a device."""
         return self.task, self.number
 
 
 class _Event(NamedTuple):
-    """An op or an activity; ``process`` is the name of its process in the file."""
+    """An op or an activity."""
 
-    process: str
+    process: str  # name of its process in the file
     pid: int | None
     tid: int | None
     node: str
@@ -157,7 +154,7 @@ class _Event(NamedTuple):
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the trace has ``Op`` events and a ``… Compute`` process."""
+    """Return whether the trace is a timeline of TensorFlow 1."""
     if not any(event.get("cat") == _CATEGORY for event in json_events(raw)):
         return False
     return any(n.endswith(_COMPUTE) for n in names_of(json_events(raw), "process_name").values())
@@ -202,7 +199,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) -> list[_Event]:
-    """Drop an op of ``/host:CPU`` if an executor has the same op."""
+    """Drop ops of ``/host:CPU`` that an executor has, too."""
     on_executors = {
         _label(op)
         for op in ops
@@ -251,7 +248,7 @@ def _rows(ops: list[_Event], devices: Mapping[str, Device | None]) -> Iterator[R
 
 
 def _identity(op: _Event, device: Device) -> tuple[object, ...]:
-    """Return a key that is equal for an activity and its repetition in another process."""
+    """Return a key that an activity and its repetition share."""
     return (device.key, op.node, op.op, op.start_ns, op.dur_ns)
 
 
@@ -274,7 +271,7 @@ def _label(op: _Event) -> str | None:
 
 
 def _host_row(op: _Event, device: Device | None) -> Row:
-    """Convert an event of the host to a row: an op of an executor, or a kind found by its name."""
+    """Convert an event of the host to a row."""
     timed, thread = (op.start_ns, op.dur_ns), (op.pid, op.tid)
     if device and not device.lane:
         return executor_row(device, _label(op) or op.node or op.op, timed, thread)
@@ -300,7 +297,7 @@ def accelerators(devices: Iterable[Device]) -> tuple[str, ...]:
 
 
 def device_of(process_name: str) -> Device | None:
-    """Parse the name of a process in the file; None if it is no device."""
+    """Parse the name of a process in the file, if it is a device."""
     match = _DEVICE.fullmatch(process_name)
     if match is None or match[2] == "host":
         return None
@@ -322,14 +319,14 @@ def names_of(events: Iterable[Any], row: str) -> dict[tuple[int | None, int | No
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """Return the number of each GPU: the file's, or 0, 1, 2 … if two tasks have the same number."""
+    """Return the file's numbers of GPUs, or 0, 1, 2 … if two are equal."""
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}
 
 
 def copy_or_kernel(name: str) -> str:
-    """Return ``memcpy``, ``memset`` or ``kernel`` for a name such as ``MemcpyH2D``."""
+    """Return ``memcpy``, ``memset`` or ``kernel``: ``MemcpyH2D`` -> ``memcpy``."""
     low = name[:8].lower()
     if low.startswith("memcpy"):
         return "memcpy"
@@ -339,12 +336,9 @@ def copy_or_kernel(name: str) -> str:
 def executor_row(
     on: Device, node: str, timed: tuple[int, int], thread: tuple[int | None, int | None]
 ) -> Row:
-    """Make a row for an op (``<node>:<OpType>``) on the executor of a device.
-
-    ``timed`` is (start, length) in ns, ``thread`` is (pid, tid).
-    """
+    """Make a row for an op ``<node>:<OpType>`` on the executor of a device."""
     plain = Row("op", node, *timed, pid=thread[0], tid=thread[1])
     if on.type.endswith("CPU"):
         return plain
-    # This executor only enqueues work on the device, so add the device to the op's name.
+    # this executor only enqueues work on the device, so name the device.
     return plain._replace(name=f"{on.type}:{on.number} {node}", op_name=node)

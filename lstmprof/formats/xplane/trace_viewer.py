@@ -78,7 +78,7 @@ class _Lines:
         return {d.key for d in self.devices.values() if d.stream is not None}
 
     def is_host(self, pid: int | None) -> bool:
-        """Return whether a process of the file contains host threads."""
+        """Return whether a process contains host threads."""
         name = self.processes.get(pid, "")
         return name.startswith(_HOST) and name not in _NOT_THREADS
 
@@ -132,7 +132,7 @@ def _rows(events: Sequence[Any], lines: _Lines, dropped: Counter[str]) -> Iterat
 
 
 def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | None:
-    """Convert an event to a row; None if it repeats another event, or is of no host or GPU."""
+    """Convert an event to a row, unless it repeats another event."""
     pid, tid = rows.int64(event.get("pid")), rows.int64(event.get("tid"))
     name, stats = _described(event)
     device = lines.devices.get(pid)
@@ -155,7 +155,7 @@ def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | 
 def _step_stats_row(
     event: dict[str, Any], name: str, timed: tuple[int, int], device_stream: tuple[int, int | None]
 ) -> Row:
-    """Make a row of an activity: ``<node>:<OpType>`` (TensorFlow 2.0), ``…@@<kernel>`` (2.1)."""
+    """Make a row of an activity: ``<node>:<OpType>`` or, since 2.1, ``…@@<kernel>``."""
     label, _, kernel = name.partition("@@")
     op_type = rows.clean(str(event.get("name", "")))
     return Row(
@@ -180,7 +180,7 @@ def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _whole_ps(microseconds: object) -> str | None:
-    """Round a time in µs to whole ps, because the other digits of a float64 are wrong."""
+    """Round a time in µs to whole ps, the exact part of a float64."""
     exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None
@@ -188,8 +188,8 @@ def _whole_ps(microseconds: object) -> str | None:
 
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
-    """Return the stream that a line of a GPU shows; None if the line is no stream."""
-    # A line without a name is a stream if it contains kernels or copies.
+    """Return the stream that a line of a GPU shows."""
+    # a line without a name is a stream if it contains kernels or copies.
     if line is None:
         return tid if _DETAILS & stats.keys() else None
     match = _STREAM.match(line)

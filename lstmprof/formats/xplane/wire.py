@@ -23,33 +23,31 @@ from lstmprof.formats.xplane.schema import OddError, value_end, varint
 Ints = NDArray[np.int64]
 Bytes = NDArray[Any]  # of uint8
 
-#: Largest part of a line in memory at once: this many bytes, and this many events.
+#: Largest part of a line in memory: bytes, and events.
 PIECE_BYTES = 2**22
 PIECE_EVENTS = 2**16
 _WINDOW_BYTES = 2**16
-#: Tags (field number and wire type) of an XSpace, an XPlane and an XLine. All have wire type 2: a
-#: length, and that many bytes.
+#: Tags (field number and wire type) of an XSpace, XPlane and XLine.
 _PLANES, _PLANE_NAME, _LINES, _EVENTS = 0x0A, 0x12, 0x1A, 0x22
 #: Longest tag (2 bytes) and length (10 bytes).
 _MOST_HEAD_BYTES = 12
 _MOST_LINE_FIELDS = 1000
 #: Limit for planes, lines and names of a file. A long job has about 100,000.
 _MOST_PARTS = 2**20
-#: Numbers of the XStat fields that can have the stat's value; ``NONE`` if no field has it.
+#: Numbers of the XStat fields that can have the stat's value.
 NONE, DOUBLE, UINT64, INT64, TEXT, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
 _LENGTH, _FIXED = 2, 1
 #: Tags of an XEvent.
 _METADATA_ID, _OFFSET_PS, _DURATION_PS, _STATS, _OCCURRENCES = 0x08, 0x10, 0x18, 0x22, 0x28
 #: Tags of an XStat, for all types of values.
 _STAT_TAGS = (0x08, 0x11, 0x18, 0x20, 0x2A, 0x32, 0x38)
-#: The protobuf library reads events and stats with more fields than this.
+#: Events and stats with more fields are read by the protobuf library.
 _MOST_FIELDS = 200
-#: Decoding may read past the last byte: a number takes up to ten bytes, and is read as a word.
+#: Decoding may read past the last byte, by up to ten bytes or a word.
 _PADDING = bytes(32)
 _LAST_BITS = np.uint64(0x8080808080808080)
 _ONE = np.uint64(1)
-#: How the groups of 7 bits of a number are joined: (mask of bits that stay, mask of bits that move,
-#: distance in bits).
+#: Steps that join groups of 7 bits: (bits that stay, bits that move, distance).
 _MOVES = tuple(
     (np.uint64(kept), np.uint64(moved), np.uint64(by))
     for kept, moved, by in (
@@ -62,17 +60,13 @@ _MOVES = tuple(
 
 @dataclass(frozen=True)
 class Stats:
-    """The stats of all events in file order; ``event`` is the number of the event.
+    """The stats of all events in file order."""
 
-    ``field`` says which field has the value. ``value`` is its 64 bits, or the position of a text
-    with ``length`` bytes.
-    """
-
-    event: Ints
+    event: Ints  # number of the event
     metadata_id: Ints
-    field: Ints
-    value: Ints
-    length: Ints
+    field: Ints  # field that has the value
+    value: Ints  # 64 bits, or the position of a text
+    length: Ints  # of the text in bytes
 
     def only(self, wanted: NDArray[np.bool_]) -> Stats:
         columns = (self.event, self.metadata_id, self.field, self.value, self.length)
@@ -92,16 +86,16 @@ class Events:
 
 @dataclass(frozen=True)
 class _Fields:
-    """One field of each message; ``owner`` is the number of the message."""
+    """One field of each message."""
 
-    owner: Ints
+    owner: Ints  # number of the message
     tag: Bytes
     value: Ints
     start: Ints  # a number: the position after it; a text or message: its first byte
 
 
 def events(content: bytes, starts: Ints, stops: Ints) -> Events:
-    """Parse events between positions in ``content``; raise OddError if they are unusual."""
+    """Parse events between positions in ``content``."""
     metadata_id, offset_ps, duration_ps = (np.zeros(len(starts), np.int64) for _ in range(3))
     counted = np.zeros(len(starts), bool)
     columns = {_METADATA_ID: metadata_id, _OFFSET_PS: offset_ps, _DURATION_PS: duration_ps}
@@ -136,7 +130,7 @@ def _stats(content: bytes, owner: Ints, starts: Ints, stops: Ints) -> Stats:
 
 
 def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) -> Iterator[_Fields]:
-    """Yield the first field of all messages, then their second fields, and so on."""
+    """Yield the first field of all messages, then the second ones …."""
     padded = content + _PADDING
     octets = np.frombuffer(padded, np.uint8)
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
@@ -160,7 +154,7 @@ def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) ->
 
 
 def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, Ints, Ints]:
-    """Return (value, start, end) of fields of all wire types; the value of a text is its length."""
+    """Return (value, start, end) of fields; the value of a text is its length."""
     value, start = _varints(octets, words, at)
     is_text, is_fixed = wire == _LENGTH, wire == _FIXED
     if is_fixed.any():
@@ -173,10 +167,10 @@ def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, In
 
 
 def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
-    """Decode base-128 numbers; return (values, positions after them)."""
+    """Decode base-128 numbers as (values, positions after them)."""
     word = words[at]
     last = ~word & _LAST_BITS
-    # The lowest set bit marks the byte that ends the number; 0 if it is not within 8 bytes.
+    # the lowest set bit marks the number's last byte; 0: not within 8 bytes.
     last &= ~last + _ONE
     bits = word & (last - _ONE) & ~_LAST_BITS
     for staying, moved, by in _MOVES:
@@ -196,21 +190,17 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive events of a line, from byte ``start`` to ``stop`` of the file.
-
-    ``sizes`` are the bytes per event, with tag and length, as uint16 to save memory. It is None for
-    a single event of any size.
-    """
+    """Consecutive events of a line, from byte ``start`` to ``stop`` of the file."""
 
     start: int
     stop: int
-    sizes: NDArray[np.uint16] | None
+    sizes: NDArray[np.uint16] | None  # bytes per event; None for one event of any size
 
     def __len__(self) -> int:
         return 1 if self.sizes is None else len(self.sizes)
 
     def bounds(self, content: bytes) -> tuple[Ints, Ints]:
-        """Return (begins, ends) of the events; ``content`` has the bytes of this piece."""
+        """Return (begins, ends) of the events in this piece's ``content``."""
         if self.sizes is None:
             _, start = varint(content, varint(content, 0)[1])
             return np.array([start]), np.array([len(content)])
@@ -222,17 +212,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Outline:
-    """An XSpace without events; ``pieces[plane][line]`` are the pieces with its events."""
+    """An XSpace without events."""
 
     space: Any
-    pieces: list[list[list[Piece]]]
+    pieces: list[list[list[Piece]]]  # events of pieces[plane][line]
 
 
 def outline(raw: RawFile) -> Outline:
-    """Parse everything but the events, and find where the events are in the file.
-
-    Raises OddError for an unusual layout, and protobuf's DecodeError for damage.
-    """
+    """Parse everything but the events, and find where they are in the file."""
     rest, planes, pieces = [], [], []
     for tag, start, value, stop in _fields(raw, 0, raw.length):
         if tag == _PLANES:
@@ -247,7 +234,7 @@ def outline(raw: RawFile) -> Outline:
 
 
 def plane_names(raw: RawFile) -> list[bytes]:
-    """Return the names of the planes; raise OddError if the layout is unusual."""
+    """Return the names of the planes."""
     names, count = [], 0
     for plane_tag, _, plane, end in _fields(raw, 0, raw.length):
         name: tuple[int, int] | None = None
@@ -261,7 +248,7 @@ def plane_names(raw: RawFile) -> list[bytes]:
 
 
 def _counted(raw: RawFile, count: int) -> int:
-    """Count one more plane, line or name; raise ProfileError above the limit."""
+    """Count one more plane, line or name, up to a limit."""
     if count == _MOST_PARTS:
         fault = f"has more than {_MOST_PARTS:,} planes, lines and names"
         raise ProfileError(raw.path, fault, "profile fewer steps")
@@ -269,7 +256,7 @@ def _counted(raw: RawFile, count: int) -> int:
 
 
 def _plane(raw: RawFile, start: int, stop: int) -> tuple[Any, list[list[Piece]]]:
-    """Return (plane without its events, pieces with the events of each line)."""
+    """Return (plane without its events, pieces of each line)."""
     rest: list[tuple[int, int]] = []
     lines = []
     for tag, field, value, end in _fields(raw, start, stop):
@@ -308,7 +295,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
 
 
 def _run_of_events(window: bytes, at: int) -> list[int]:
-    """Return the ends of the consecutive events that are wholly in ``window``."""
+    """Return the ends of the consecutive events in ``window``."""
     stops: list[int] = []
     end = len(window) - 4
     while at < end and window[at] == _EVENTS and len(stops) < PIECE_EVENTS:
@@ -327,7 +314,7 @@ def _run_of_events(window: bytes, at: int) -> list[int]:
 
 
 def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (tag, start, start of the value, end) of each field, as positions in the file."""
+    """Yield (tag, start, start of the value, end) of each field."""
     base, window = start, b""
     while start < stop:
         if start + _MOST_HEAD_BYTES > base + len(window):
@@ -338,7 +325,7 @@ def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int
 
 
 def _field(window: bytes, at: int, base: int, stop: int) -> tuple[int, int, int]:
-    """Return (tag, start of the value, end) of one field, as positions in the file."""
+    """Return (tag, start of the value, end) of one field."""
     tag, value = varint(window, at)
     value, end = value_end(window, tag & 7, value)
     if base + end > stop or tag >= 1 << 14 or tag < 8:

@@ -32,7 +32,7 @@ KINDS = {"i2h_w": "weight_ih", "gates_t_w": "weight_hh", "i2h_b": "bias", "gates
 
 
 class Network:
-    """The network as a Caffe2 model; ``outputs`` is its output blob (tensor)."""
+    """The network as a Caffe2 model."""
 
     def __init__(self, workload: Workload) -> None:
         core.GlobalInit(["caffe2", "--caffe2_log_level=2"])
@@ -43,11 +43,11 @@ class Network:
             workspace.FeedBlob(name, state)
         lengths = np.full(workload.batch, workload.time_steps, np.int32)
         workspace.FeedBlob("lengths", lengths)
-        self.outputs = self._headed(self._last_layer())
+        self.outputs = self._headed(self._last_layer())  # a blob (tensor)
         workspace.RunNetOnce(self.model.param_init_net)
 
     def _last_layer(self) -> Any:
-        """Return the last layer's outputs (time, batch, hidden), or only the last time step's."""
+        """Return the last layer's outputs ([time,] batch, hidden)."""
         w, steps = self.workload, "inputs"
         for layer in range(w.layers):
             whole = w.every_step or layer < w.layers - 1

@@ -47,7 +47,7 @@ def end_names(module: Ends) -> Dict[str, str]:
 
 
 def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
-    """Set the parameters to arrays; None stands for zeros."""
+    """Set the parameters to arrays, or to zeros for None."""
     for name, parameter in module.namedparams():
         array = arrays[name]
         filled = np.zeros(parameter.shape) if array is None else array

@@ -35,20 +35,19 @@ KINDS = {"weight_ih_": "upward/W", "weight_hh_": "lateral/W", "bias_": "upward/b
 
 
 class Network(ends.Ends):
-    """The network; ``cells`` are in the order l0, l0_reverse, l1 …"""
-
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         self.suffixes = ("", "_reverse")[: workload.directions]
         width = workload.directions * workload.hidden
         sizes = [workload.features] + [width] * (workload.layers - 1)
         with self.init_scope():
+            # in the order l0, l0_reverse, l1 …
             self.cells = chainer.ChainList(
                 *(L.LSTM(size, workload.hidden) for size in sizes for _ in self.suffixes)
             )
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
+        """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
         steps = list(F.separate(self.embedded(inputs)) if self.embedding is not None else inputs)
         masks = None if lengths is None else _masks(len(steps), lengths)
         for first in range(0, len(self.cells), len(self.suffixes)):

@@ -53,7 +53,7 @@ class Network(ends.Ends):
             self.lstm = link(workload.layers, workload.features, workload.hidden, 0.0)
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, [time,] classes); inputs are (batch, time, features) or tokens."""
+        """Map inputs (batch, time[, features]) to outputs (batch, [time,] classes)."""
         state = (None, None) if self.has_cells else (None,)
         final, *_, outputs = self.lstm(*state, self._sequences(inputs, lengths))
         if self.every_step:

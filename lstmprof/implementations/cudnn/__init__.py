@@ -257,13 +257,13 @@ def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
 
 
 def places(cudnn: Cudnn, handle: int, rnn: int, w: Workload, space: Buffer) -> List[Place]:
-    """Return where each gate of each weight is in cuDNN's weight buffer, except second biases."""
+    """Return where each gate of each weight is in cuDNN's weight buffer."""
     seeker = _Seeker(cudnn, handle, rnn, space)
     return [place for slot in _slots(w) for place in seeker.places(w, *slot)]
 
 
 def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
-    """Yield (cuDNN's layer number, suffix of weights' names, input width): ``(0, "_l0", 123)`` …"""
+    """Yield (layer in cuDNN, suffix of names, input width): ``(0, "_l0", 123)``."""
     for layer in range(w.layers):
         inputs = w.directions * w.hidden if layer else w.features
         for direction, suffix in enumerate(("", "_reverse")[: w.directions]):
@@ -298,7 +298,7 @@ class _Seeker:
     def linear_layer(
         self, pseudo: int, number: int, hidden: int, inputs: int
     ) -> Tuple[Tuple[int, int], Tuple[int, int]]:
-        """Return (start, size) of one gate's matrix and bias in the weight buffer, in floats."""
+        """Return (start, size) of a gate's matrix and bias, in floats."""
         matrix, bias = ctypes.c_void_p(), ctypes.c_void_p()
         self.cudnn.call(
             "cudnnGetRNNWeightParams",

@@ -65,12 +65,9 @@ def loaded(name: str, package: str) -> ctypes.CDLL:
 
 
 class Library:
-    """A C library whose functions return a status, 0 for success.
+    """A C library whose functions return a status, 0 for success."""
 
-    ``prototypes`` has the parameters of each function, ``name`` or ``name:letter``; the letter is
-    the C type in ``TYPES``.
-    """
-
+    # function -> parameters, ``name`` or ``name:letter`` for a C type in ``TYPES``
     prototypes: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, library: Any) -> None:
@@ -239,7 +236,6 @@ class Stopwatch:
 
 
 def device_name(number: int) -> Optional[str]:
-    """Return the name of a GPU; None without a driver."""
     pair = _driver_and_device(number)
     name = ctypes.create_string_buffer(256)
     if pair is None or pair[0].cuDeviceGetName(name, len(name), pair[1]) != SUCCESS:
@@ -248,7 +244,6 @@ def device_name(number: int) -> Optional[str]:
 
 
 def device_memory_bytes(number: int) -> Optional[int]:
-    """Return the total memory of a GPU; None without a driver."""
     pair = _driver_and_device(number)
     total = ctypes.c_size_t()
     if pair is None or pair[0].cuDeviceTotalMem_v2(ctypes.byref(total), pair[1]) != SUCCESS:

@@ -35,11 +35,7 @@ KERNELS = (("cudnn::RNNForward", "cuDNN, standard algorithm"),)
 
 
 class Network:
-    """Buffers on the device, and the cuDNN calls that read and write them.
-
-    ``inputs`` are (time, batch, features), ``outputs`` (time, batch, directions·hidden). Each
-    gradient has the shape of its array.
-    """
+    """Buffers on the device, and the cuDNN calls that read and write them."""
 
     def __init__(self, workload: Workload, training: bool, tf32: bool) -> None:
         self.workload, self.cudnn = workload, Cudnn.load()
@@ -74,7 +70,7 @@ class Network:
         return -(-size // 4)
 
     def _arguments(self, training: bool) -> Dict[str, Any]:
-        """Return the arguments of the forward and both backward calls; h and c begin as zeros."""
+        """Return the arguments of the forward and both backward calls."""
         w, lengths = self.workload, self.buffer((self.workload.batch,), np.int32)
         lengths.set(np.full(w.batch, w.time_steps))
         mode = api.CUDNN_FWD_MODE_TRAINING if training else api.CUDNN_FWD_MODE_INFERENCE
@@ -89,6 +85,7 @@ class Network:
             "yDesc": api.data_descriptor(self.cudnn, w, self.outputs.shape[-1]),
             "hDesc": states,
             "cDesc": states,
+            # null: h and c begin as zeros
             **dict.fromkeys(("hx", "hy", "dhx", "dhy", "cx", "cy", "dcx", "dcy")),
             **{"x": self.inputs.address, "dx": self.d_inputs.address},
             **{"y": self.outputs.address, "dy": self.d_outputs.address},

@@ -43,7 +43,7 @@ class Network:
 
 
 def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]]:
-    """Yield (common name, shape) of each weight in cuDNN's vector; a second bias has no name."""
+    """Yield (common name, shape) of each weight in cuDNN's vector."""
     shapes = parameter_shapes(workload)
     directions = ("", "_reverse")[: workload.directions]
     slots = ["_l{}{}".format(layer, s) for layer in range(workload.layers) for s in directions]
@@ -52,7 +52,7 @@ def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]
             yield name, shapes[name]
     for slot in slots:
         yield "bias" + slot, shapes["bias" + slot]
-        yield None, shapes["bias" + slot]
+        yield None, shapes["bias" + slot]  # cuDNN's second bias
 
 
 def build(workload: Workload) -> Network:
@@ -60,7 +60,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, [time,] classes); inputs are (batch, time, features) or tokens."""
+    """Map inputs (batch, time[, features]) to outputs (batch, [time,] classes)."""
     workload = module.workload
     steps = arrays["embedding"][inputs] if workload.vocabulary else inputs
     batch, time_steps = steps.shape[:2]

@@ -56,7 +56,7 @@ class Layers(equinox.Module):  # type: ignore[misc]
             self.head = equinox.nn.Linear(width, workload.classes, use_bias=False, key=key)
 
     def __call__(self, inputs: Any, length: Any = None) -> Any:
-        """Return outputs ([time,] classes) of a sequence (time, features), or tokens (time,)."""
+        """Map one sequence (time[, features]) to outputs ([time,] classes)."""
         steps = inputs if self.embedding is None else jax.vmap(self.embedding)(inputs)
         alive = None if length is None else jnp.arange(len(steps)) < length
         for layer in range(self.workload.layers):
@@ -71,15 +71,13 @@ class Layers(equinox.Module):  # type: ignore[misc]
         return steps if self.head is None else jax.vmap(self.head)(steps)
 
     def _direction(self, name: str, steps: Any, alive: Any) -> Any:
-        """Return the outputs (time, hidden) of a cell in time order.
-
-        ``alive`` (time,) is False after the end of the sequence.
-        """
+        """Return the outputs (time, hidden) of a cell in time order."""
         cell, is_lstm = self.cells[name], self.workload.cell == "lstm"
 
         def step(state: Any, given: Any) -> Any:
             x, is_alive = given
             state = cell(x, state)
+            # False after the end of the sequence
             if is_alive is not None:
                 state = jax.tree.map(lambda values: jnp.where(is_alive, values, 0), state)
             return state, state[0] if is_lstm else state
@@ -117,7 +115,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, [time,] classes); inputs are (batch, time, features) or tokens."""
+    """Map inputs (batch, time[, features]) to outputs (batch, [time,] classes)."""
     leaves = [arrays[path] for path in module.arrays]
     layers = jax.tree_util.tree_unflatten(module.structure, leaves)
     return jax.vmap(layers)(inputs) if lengths is None else jax.vmap(layers)(inputs, lengths)
@@ -128,7 +126,7 @@ def parameters(module: Network) -> Dict[str, Any]:
 
 
 def _shared_names(module: Network) -> Dict[str, str]:
-    """Map paths of parameters to framework-independent names; GRU's second bias has none."""
+    """Map paths of parameters to framework-independent names."""
     own = {".embedding.weight": "embedding", ".head.weight": "head"}
     for name in parameter_shapes(module.workload):
         kind, _, place = name.partition("_l")
@@ -137,9 +135,9 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy the weights; GRU's second bias becomes zero."""
     names = _shared_names(module)
     for path, array in module.arrays.items():
+        # zeros: GRU's second bias
         shared = weights[names[path]] if path in names else np.zeros_like(array)
         module.arrays[path] = np.asarray(shared)
 

@@ -45,7 +45,7 @@ class Layers(linen.Module):  # type: ignore[misc]
 
     @linen.compact  # type: ignore[untyped-decorator, unused-ignore]
     def __call__(self, inputs: Any, lengths: Any = None) -> Any:
-        """Return outputs (batch, [time,] classes); inputs are (batch, time, features) or tokens."""
+        """Map inputs (batch, time[, features]) to outputs (batch, [time,] classes)."""
         workload, steps = self.workload, inputs
         if workload.vocabulary:
             steps = linen.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -61,7 +61,7 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
-        """Return the layer of one direction; ``Bidirectional`` reverses the second itself."""
+        # ``Bidirectional`` reverses the second direction itself
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
@@ -98,7 +98,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, [time,] classes); inputs are (batch, time, features) or tokens."""
+    """Map inputs (batch, time[, features]) to outputs (batch, [time,] classes)."""
     tree = {"params": traverse_util.unflatten_dict(arrays, sep="/")}
     return module.layers.apply(tree, inputs, lengths)
 
@@ -108,9 +108,9 @@ def parameters(module: Network) -> Dict[str, Any]:
 
 
 class Place(NamedTuple):
-    """Which weight and gate a Flax parameter is: name of the weight, gate, number of gates."""
+    """Which weight and gate a Flax parameter is."""
 
-    shared: str
+    shared: str  # name of the weight
     gate: int = 0
     gates: int = 1
 
@@ -120,7 +120,7 @@ _ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
 
 
 def _place(cell: str, path: str) -> Optional[Place]:
-    """Return which weight a parameter is: ``l0/if/kernel`` -> ``Place("weight_ih_l0", 1, 4)``."""
+    """Find a parameter's weight: ``l0/if/kernel`` -> ``Place("weight_ih_l0", 1, 4)``."""
     if path in _ENDS:
         return Place(_ENDS[path])
     slot, dense, kind = path.split("/")
@@ -137,11 +137,10 @@ def _turned(path: str, array: Any) -> Any:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Copy the weights; GRU's second bias becomes zero."""
     for path, array in module.arrays.items():
         place = _place(module.layers.workload.cell, path)
         if place is None:
-            module.arrays[path] = np.zeros_like(array)
+            module.arrays[path] = np.zeros_like(array)  # GRU's second bias
         else:
             rows = np.split(weights[place.shared], place.gates)[place.gate]
             module.arrays[path] = _turned(path, rows)

@@ -35,7 +35,7 @@ _ENDS = {"embedding/embeddings": "embedding", "head/w": "head"}
 
 
 def outputs(workload: Workload, inputs: Any) -> Any:
-    """Compute the network's outputs; Haiku turns this into a pure function."""
+    """Compute the outputs of the network, which Haiku turns into a pure function."""
     steps = inputs
     if workload.vocabulary:
         steps = haiku.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -86,7 +86,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
-    """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
+    """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
     tree: Dict[str, Dict[str, Any]] = {}
     for path, array in arrays.items():
         of, _, name = path.rpartition("/")
@@ -109,7 +109,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _shared(path: str) -> Tuple[str, ...]:
-    """Return common names of the weights in a parameter: ``l0/linear/b`` -> ``("bias_l0",)``."""
+    """Return a parameter's common names: ``l0/linear/b`` -> ``("bias_l0",)``."""
     slot, _, kind = path.split("/")
     if kind == "b":
         return ("bias_" + slot,)

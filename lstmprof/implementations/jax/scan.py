@@ -29,7 +29,7 @@ Arrays = Mapping[str, Any]
 
 
 class Network:
-    """The weights by framework-independent name; all except the embedding are transposed."""
+    """The weights, transposed except the embedding."""
 
     def __init__(self, workload: Workload) -> None:
         self.layers, self.hidden = workload.layers, workload.hidden
@@ -49,7 +49,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Arrays, inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
+    """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
     steps = arrays["embedding"][inputs] if "embedding" in arrays else inputs
     masks = None if lengths is None else _masks(steps, lengths)
     for layer in range(module.layers):

@@ -40,7 +40,7 @@ class Network(own.Model):  # type: ignore[misc]
             self.head = keras.layers.Dense(workload.classes, use_bias=False)
 
     def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, [time,] classes); inputs are (batch, time, features) or tokens."""
+        """Map inputs (batch, time[, features]) to outputs (batch, [time,] classes)."""
         outputs = inputs if self.embedding is None else self.embedding(inputs)
         mask = None
         if lengths is not None:
@@ -55,9 +55,9 @@ class Network(own.Model):  # type: ignore[misc]
 
 
 def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """Return a recurrent layer with options such as ``use_cudnn``; SimpleRNN has no options."""
+    """Return a recurrent layer with options such as ``use_cudnn``."""
     if workload.cell == "rnn":
-        options = {}
+        options = {}  # SimpleRNN has none
     layer = own.layer(workload, options)
     if not workload.bidirectional:
         return layer
@@ -69,14 +69,14 @@ def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
 
 
 def mixed_precision(precision: str) -> None:
-    """Set Keras's policy for all layers created later: compute in 16 bits, weights in float32."""
+    """Compute in 16 bits in all layers created later, with float32 weights."""
     keras.mixed_precision.set_global_policy(
         {"amp-fp16": "mixed_float16", "amp-bf16": "mixed_bfloat16"}[precision]
     )
 
 
 def built(workload: Workload, **options: Any) -> Network:
-    """Return a network whose layers have options of Keras, such as ``use_cudnn=False``."""
+    """Return a network with Keras options such as ``use_cudnn=False``."""
     module = Network(workload, options)
     place = (workload.batch, workload.time_steps)
     if workload.vocabulary:

@@ -54,7 +54,7 @@ def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
 
 
 def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
-    """Return lengths as int32, and a mask (batch, time) that is False after a sequence's end."""
+    """Return int32 lengths, and a mask (batch, time) of each sequence's steps."""
     lengths = backend.cast(lengths, "int32")
     places = backend.expand_dims(backend.arange(steps), 0)
     return lengths, backend.less(places, backend.expand_dims(lengths, 1))

@@ -18,13 +18,13 @@ def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
 
 
 def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
-    """Return lengths as int32, and a mask (batch, time) that is False after a sequence's end."""
+    """Return int32 lengths, and a mask (batch, time) of each sequence's steps."""
     lengths = keras.ops.cast(lengths, "int32")
     return lengths, keras.ops.arange(steps)[None] < lengths[:, None]
 
 
 def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
-    """Return the outputs unchanged: Keras 3's layers set them to 0 after a sequence's end."""
+    # Keras 3's layers set them to 0 after the end of a sequence
     return outputs
 
 

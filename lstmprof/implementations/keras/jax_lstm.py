@@ -20,7 +20,7 @@ KERNELS = (("cudnn_rnn", "cuDNN"), ("while", "XLA's fused operators in a while l
 def apply(
     module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Optional[Any] = None
 ) -> Any:
-    """Return outputs (batch, [time,] classes); inputs are (batch, time, features) or tokens."""
+    """Map inputs (batch, time[, features]) to outputs (batch, [time,] classes)."""
     trained = [arrays[variable.path] for variable in module.trainable_variables]
     others = [variable.value for variable in module.non_trainable_variables]
     return module.stateless_call(trained, others, inputs, lengths)[0]

@@ -43,7 +43,7 @@ class Network(ends.Ends):
         )
 
     def forward(self, inputs: Any) -> Any:
-        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
+        """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
         outputs = self.lstm(self.embedded(inputs))
         if not self.every_step:
             # mx.nd.SequenceLast's backward pass crashes the process in MXNet 1.9.1

@@ -45,7 +45,7 @@ class Network(ends.Ends):
             self.cells.add(mx.gluon.rnn.BidirectionalCell(*cells) if both else cells[0])
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
+        """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
         outputs, _ = self.cells.unroll(
             self.time_steps,
             self.embedded(inputs),

@@ -42,7 +42,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any) -> Any:
-    """Return the outputs' symbol (batch, [time,] classes); inputs are (batch, time[, features])."""
+    """Map inputs (batch, time[, features]) to outputs (batch, [time,] classes)."""
     w, steps = module.workload, inputs
     if w.vocabulary:
         weight = mx.sym.Variable("embedding_weight")

@@ -109,15 +109,11 @@ class Graph:
 
 
 def forward(module: Network, graph: Graph) -> str:
-    """Add the network's nodes to a graph; return the name of the outputs.
-
-    The outputs are (batch, classes), or (time, batch, classes). The nodes read ``inputs`` (time,
-    batch, features) or tokens (time, batch), and ``lengths`` (batch,) if lengths vary.
-    """
+    """Add the network's nodes to a graph; return the name of the outputs."""
     workload = module.workload
     for name, array in module.arrays.items():
         graph.constant(name, array)
-    steps = "inputs"
+    steps = "inputs"  # (time, batch, features), or tokens (time, batch)
     if workload.vocabulary:
         steps = graph.node("Gather", FORWARD + "embedding", "embedding", steps)
     for layer in range(workload.layers):
@@ -147,7 +143,7 @@ def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
 
 
 def _last(workload: Workload, graph: Graph, steps: str) -> str:
-    """Add nodes that select each sequence's last time step; return the name of their output."""
+    """Add nodes that select each sequence's last time step."""
     if not workload.variable_length:
         last = graph.constant("last", np.array(-1, np.int64))
         return graph.node("Gather", FORWARD + "last", steps, last, axis=0)

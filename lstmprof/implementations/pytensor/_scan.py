@@ -33,7 +33,7 @@ class Library(NamedTuple):
 
 
 class Network:
-    """The variables by framework-independent name; all except the embedding are transposed."""
+    """The weights as variables, transposed except the embedding."""
 
     def __init__(self, workload: Workload, library: Library) -> None:
         self.library = library
@@ -52,7 +52,7 @@ def _turned(name: str, array: Any) -> Any:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs ([time,] batch, classes); inputs are (time, batch[, features])."""
+    """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
     variables, tensor = module.variables, module.library.tensor
     steps = variables["embedding"][inputs] if "embedding" in variables else inputs
     masks = [] if lengths is None else [mask_of(tensor, steps, lengths)]

@@ -38,15 +38,12 @@ __all__ = [
 
 
 class Ends(tf.Module):  # type: ignore[misc]
-    """A network's embedding and head; subclasses provide the layers between them (``run``).
-
-    The embedding's gradient is sparse (IndexedSlices). SGD updates only its rows; Adam changes
-    every row, and needs several operators instead of one.
-    """
+    """A network's embedding and head; subclasses ``run`` the layers between them."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__()
         self.every_step = workload.every_step
+        # its gradient is sparse: SGD updates only its rows, Adam needs several operators
         self.embedding: Any = None
         if workload.vocabulary:
             shape = [workload.vocabulary, workload.features]
@@ -57,7 +54,7 @@ class Ends(tf.Module):  # type: ignore[misc]
             self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
+        """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
         lengths = None if lengths is None else tf.cast(lengths, tf.int32)
         if self.embedding is not None:
             inputs = tf.nn.embedding_lookup(self.embedding, inputs)
@@ -67,12 +64,12 @@ class Ends(tf.Module):  # type: ignore[misc]
         return outputs if self.head is None else tf.tensordot(outputs, self.head, 1)
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
+        """Map (time, batch, features) to the last layer's outputs (time, batch, width)."""
         raise NotImplementedError
 
 
 class Direction(tf.Module):  # type: ignore[misc]
-    """One direction of one layer: ``kernel`` (inputs + hidden, 4·hidden), ``bias`` (4·hidden,)."""
+    """One direction of one layer."""
 
     #: Reorders gates i f g o to the cell's order, and back.
     GATES: Tuple[int, ...] = (0, 1, 2, 3)
@@ -88,7 +85,7 @@ class Direction(tf.Module):  # type: ignore[misc]
         raise NotImplementedError
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to outputs (time, batch, hidden), in time order."""
+        """Map (time, batch, features) to outputs (time, batch, hidden), in time order."""
         steps, batch = inputs.shape[0], inputs.shape[1]
         read = tf.TensorArray(tf.float32, steps).unstack(inputs)
         alive = None
@@ -135,7 +132,7 @@ class Network(Ends):
         ]
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
+        """Map (time, batch, features) to the last layer's outputs (time, batch, width)."""
         for directions in self.layers:
             outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
             inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
@@ -154,12 +151,8 @@ def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
 
 
 def mixed_precision(precision: str) -> None:
-    """Let TensorFlow rewrite all graphs created later, so that matmuls run in 16 bits.
-
-    float16 exists on NVIDIA GPUs only, and bfloat16 on CPUs with AVX-512 only: elsewhere TensorFlow
-    silently computes in float32. Source:
-    tensorflow/core/grappler/optimizers/auto_mixed_precision.cc.
-    """
+    """Let TensorFlow compute matmuls in 16 bits in all graphs created later."""
+    # grappler's auto_mixed_precision.cc silently keeps float32 if the hardware lacks 16 bits
     if precision == "amp-bf16" and not _computes_in_bfloat16():
         raise CaptureError(
             "on a CPU, TensorFlow needs AVX-512 to compute in bfloat16, and this CPU lacks it",
@@ -173,7 +166,7 @@ def mixed_precision(precision: str) -> None:
 
 
 def _computes_in_bfloat16() -> bool:
-    """Return False if an x86 CPU lacks the instructions that TensorFlow needs for bfloat16."""
+    """Return False if an x86 CPU cannot compute TensorFlow's bfloat16."""
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -59,7 +59,7 @@ class BasicLSTMCell(layers.Direction):
         return h, (c, h)
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to outputs (time, batch, hidden), in time order."""
+        """Map (time, batch, features) to outputs (time, batch, hidden), in time order."""
         inputs = layers.reversed_in_time(inputs, lengths) if reverse else inputs
         outputs, _ = tf.compat.v1.nn.dynamic_rnn(
             self, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True

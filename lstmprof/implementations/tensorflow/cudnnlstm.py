@@ -46,7 +46,7 @@ class Network(Ends):
         self.params = tf.Variable(tf.zeros([size]), name="params")
 
     def places(self) -> Iterator[Tuple[str, Tuple[int, ...]]]:
-        """Yield (common name, shape) per weight in cuDNN's buffer; second biases have no name."""
+        """Yield (common name, shape) of each weight in cuDNN's buffer."""
         asked = self.workload
         suffixes = ("", "_reverse")[: asked.directions]
         slots = [(n, "_l{}{}".format(n, s)) for n in range(asked.layers) for s in suffixes]
@@ -56,10 +56,10 @@ class Network(Ends):
             yield "weight_hh" + slot, (4 * asked.hidden, asked.hidden)
         for _, slot in slots:
             yield "bias" + slot, (4 * asked.hidden,)
-            yield "", (4 * asked.hidden,)
+            yield "", (4 * asked.hidden,)  # cuDNN's second bias
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
+        """Map (time, batch, features) to the last layer's outputs (time, batch, width)."""
         workload, (steps, batch) = self.workload, inputs.shape[:2]
         zeros = tf.zeros([workload.layers * workload.directions, batch, workload.hidden])
         return tf.raw_ops.CudnnRNNV3(

@@ -37,7 +37,7 @@ class BlockLayer(layers.Direction):
     GATES = (0, 2, 1, 3)  # i c̃ f o
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to outputs (time, batch, hidden), in time order."""
+        """Map (time, batch, features) to outputs (time, batch, hidden), in time order."""
         inputs = layers.reversed_in_time(inputs, lengths) if reverse else inputs
         zeros = tf.zeros([inputs.shape[1], self.hidden])
         outputs = tf.raw_ops.BlockLSTM(

@@ -20,7 +20,7 @@ FORGET_BIAS = 0.0
 
 
 class Ends:
-    """A network's embedding and head; subclasses provide the layers between them (``run``)."""
+    """A network's embedding and head; subclasses ``run`` the layers between them."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -28,7 +28,7 @@ class Ends:
         self.head: Any = None
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
+        """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
         workload = self.workload
         if workload.vocabulary:
             self.embedding = _variable("embedding", (workload.vocabulary, workload.features))
@@ -42,7 +42,7 @@ class Ends:
         return outputs
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
+        """Map (time, batch, features) to the last layer's outputs (time, batch, width)."""
         raise NotImplementedError
 
     @property
@@ -93,7 +93,7 @@ class Direction:
         return cell, outputs
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to outputs (time, batch, hidden), in time order."""
+        """Map (time, batch, features) to outputs (time, batch, hidden), in time order."""
         inputs = reversed_in_time(inputs, lengths) if reverse else inputs
         with tf.variable_scope(self.name):
             cell, outputs = self.unrolled(inputs, lengths)
@@ -113,7 +113,7 @@ class Network(Ends):
         ]
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
+        """Map (time, batch, features) to the last layer's outputs (time, batch, width)."""
         for directions in self.layers:
             outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
             inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)

@@ -50,7 +50,7 @@ class Network(Ends):
         return "bidirectional" if self.workload.bidirectional else "unidirectional"
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
+        """Map (time, batch, features) to the last layer's outputs (time, batch, width)."""
         workload = self.workload
         self.lstm = cudnn_rnn.CudnnLSTM(workload.layers, workload.hidden, direction=self.direction)
         arguments = {} if lengths is None else {"sequence_lengths": lengths}

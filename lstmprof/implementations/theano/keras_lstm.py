@@ -69,7 +69,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, [time,] classes); inputs are (batch, time[, features])."""
+    """Map inputs (batch, time[, features]) to outputs (batch, [time,] classes)."""
     steps = inputs if module.embedding is None else module.embedding.call(inputs)
     mask = None if lengths is None else mask_of(steps, lengths)
     for layer, width in zip(module.recurrent, module.widths):  # noqa: B905

@@ -97,7 +97,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, [time,] classes); inputs are (batch, time[, features])."""
+    """Map inputs (batch, time[, features]) to outputs (batch, [time,] classes)."""
     steps = inputs if module.embedding is None else module.embedding.get_output_for(inputs)
     mask = [] if lengths is None else [mask_of(steps, lengths)]
     for number in range(module.layers):
@@ -116,7 +116,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
-    """Map ``weight_ih_l0`` to (``l0.W_in_to_ingate``, variable, gate) for each gate, and so on."""
+    """Map ``weight_ih_l0`` to Lasagne's (name, variable, gate) of each gate."""
     names: Dict[str, List[Tuple[str, Any, str]]] = {}
     for slot, layer in module.recurrent.items():
         for shared, own in (("weight_ih", "W_in_to_"), ("weight_hh", "W_hid_to_"), ("bias", "b_")):

@@ -76,7 +76,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         return outputs[::-1] if slot.endswith("_reverse") else outputs
 
     def shared_names(self) -> Names:
-        """Map PyTorch's names to framework-independent names: ``cells.l0.bias`` to ``bias_l0``."""
+        """Map PyTorch's names to common names: ``cells.l0.bias`` -> ``bias_l0``."""
         names: Dict[str, Optional[str]] = {}
         for name, _ in self.cells.named_parameters():
             slot, kind = name.split(".")
@@ -98,7 +98,7 @@ def parameters(module: torch.nn.Module) -> Dict[str, Any]:
 
 
 def nothing() -> torch.nn.Module:
-    """Return a module that returns its input; PyTorch 1.0 has no ``Identity``."""
+    # PyTorch 1.0 has no ``Identity``
     return getattr(torch.nn, "Identity", torch.nn.Sequential)()
 
 

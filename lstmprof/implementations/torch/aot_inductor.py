@@ -44,7 +44,7 @@ class Network(nn_lstm.Network):
         self.compiled: Any = None
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
+        """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
         if self.compiled is None:
             self.compiled = self._compiled(inputs)
         return self.compiled(inputs)
@@ -72,10 +72,8 @@ def build(workload: Workload) -> Network:
 
 
 def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
-    """Yield (op, input shapes, input types) of each LSTM layer and matmul on a CPU.
-
-    They come from the exported program, because a profile of the library has only op names.
-    """
+    """Yield (op, input shapes, dtypes) of each LSTM layer and matmul on a CPU."""
+    # not from a profile: it has only op names of the library
     for node in module.exported.graph.nodes if module.exported is not None else ():
         if node.target is torch.ops.aten.lstm.input:
             data, _, parameters_of_layers = (_tensors(argument) for argument in node.args[:3])
@@ -91,7 +89,7 @@ def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
 
 
 def _tensors(argument: Any) -> List[Any]:
-    """Return the example outputs of one or several graph nodes, which show shapes and dtypes."""
+    """Return example outputs of graph nodes, which show shapes and dtypes."""
     nodes = argument if isinstance(argument, (list, tuple)) else [argument]
     return [node.meta["val"] for node in nodes]
 

@@ -60,7 +60,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         self.head = layers.head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs ([time,] batch, classes); inputs are (time, batch, features) or tokens."""
+        """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
         inputs = self.embedding(inputs)
         if lengths is None:
             outputs, _ = self.lstm(inputs)

@@ -71,18 +71,16 @@ def alone(figure: Figure) -> Spec:
 
 
 def stacked(figures: Sequence[Figure]) -> Spec:
-    """Return one specification that shows the figures below each other.
-
-    Vega-Lite allows padding, configuration and parameters only in the whole specification, and
-    forbids two data sets of the same name.
-    """
+    """Return one Vega-Lite specification with the figures below each other."""
     specs = [alone(figure) for figure in figures]
+    # Vega-Lite allows padding, configuration and parameters only at the top
     whole = {key: specs[0][key] for key in _OF_WHOLE if key in specs[0]}
     parameters = {p["name"]: p for spec in specs for p in spec.get("params", ())}
     if parameters:
         whole["params"] = list(parameters.values())
     parts = [{k: v for k, v in s.items() if k not in (*_OF_WHOLE, "params")} for s in specs]
     for part in parts:
+        # Vega-Lite forbids two data sets of the same name
         part["data"] = {key: value for key, value in part["data"].items() if key != "name"}
     return {**whole, "vconcat": parts}
 

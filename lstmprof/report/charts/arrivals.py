@@ -50,7 +50,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one row per rank; each cell is a group of collectives, with time from left to right."""
+    """Draw one row per rank, and one cell per group of collectives."""
     colour = alt.Color(
         "ms:Q",
         scale=alt.Scale(range=list(drawing.LATE_COLOURS), zero=True, interpolate="rgb"),

@@ -59,7 +59,7 @@ def drawn(rows: Rows) -> Rows:
 
 
 def sentence(rows: Rows) -> str:
-    """Name the run that spends the largest share of its time on casts, and its slowest cast."""
+    """Name the run with the largest share of casts, and its slowest cast."""
     run, share = next(iter(_shares(rows).items()))
     most = max((row for row in rows if row["run"] == run), key=lambda row: row["total_ns"])
     op = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
@@ -84,7 +84,7 @@ def _piece(rows: Rows, cast: str, within: str) -> Row:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one bar per run, with one segment per cast, such as ``aten::to: float32 → float16``."""
+    """Draw one bar per run, with one segment per cast."""
     label_of = {row["run"]: row["label"] for row in rows}
     # runs of different groups may have the same label
     label_of = dict(zip(label_of, labels(list(label_of), list(label_of.values())), strict=True))

@@ -20,8 +20,7 @@ from lstmprof.report.palette import PARTS, order_of, part_of
 TITLE = "Kernels and launch gaps"
 COLUMNS = ("name", "category", "count", "dur_p50_ns", "gap_p50_ns")
 ABOVE, BELOW = "gap longer than kernel", "kernel hides the next launch"
-#: Height of the chart in pixels, and number of points of its line, which is curved because the axes
-#: have different scales.
+#: Height in pixels, and points of the line, which is curved because the axes' scales differ.
 HEIGHT, _LINE_POINTS = 360, 24
 
 
@@ -58,7 +57,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one point per kernel name, its area the number of calls, and the line of equal times."""
+    """Draw one point per kernel name, and the line of equal times."""
     values = [
         {
             "name": row["name"],

@@ -58,7 +58,7 @@ def sentence(rows: Rows, *, marked: bool = True) -> str:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the segments of each run's bar, in order; all small parts together are one segment."""
+    """Return the segments of each run's bar, with small parts joined."""
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row["run"], []).append(row)
@@ -97,7 +97,7 @@ def _pieces(rows: Rows) -> list[Row]:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one stacked bar per run, shortest first; wide segments show their name and share."""
+    """Draw one stacked bar per run, shortest first."""
     values = bars(rows)
     lengths = {bar["label"]: bar["whole_ms"] for bar in values}
     base = alt.Chart(drawing.inline(values)).encode(

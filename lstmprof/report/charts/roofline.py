@@ -15,7 +15,7 @@ COLUMNS = ("run", "label", "least_ns", "step_ns", "share", "gemm_flops_per_s")
 
 
 def figures(report: Report) -> Iterator[Figure]:
-    """Yield one figure per group of runs, if the peak rates of a run's device were measured."""
+    """Yield one figure per group of runs with measured peak rates."""
     for group, rows in report.by_group(report.roofline):
         rows.sort(key=lambda row: -row["share"])
         yield Figure(

@@ -37,7 +37,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Name the implementations whose times grow most and least with the size of the network."""
+    """Name the implementations whose times grow most and least with the network."""
     steps: dict[str, list[float]] = {}
     for row in rows:
         steps.setdefault(name(row), []).append(row["step_ns"])

@@ -19,7 +19,7 @@ STEP = "step"
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure for the first pair of runs; users can choose another pair on the page."""
+    """Return the figure of the first pair of runs; the page can show others."""
     if not report.pairs:
         return []
     pair = report.pairs[0]
@@ -77,7 +77,7 @@ def caption(pair: Pair) -> str:
 
 
 def bars(rows: Rows, fast: str = "faster run", slow: str = "slower run") -> list[Row]:
-    """Return the bars in order: the fast step, each kind of time that differs, the slow step."""
+    """Return the bars: fast step, kinds of time that differ, slow step."""
     ends = _sum(rows, "fast_ns"), _sum(rows, "slow_ns")
     least = LEAST_SHARE * max(ends)
     drawn, at = [_bar(0, fast, STEP, 0, ends[0])], ends[0]
@@ -101,7 +101,7 @@ def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Row:
 def chart(
     rows: Rows, most: int | None = None, fast: str = "faster run", slow: str = "slower run"
 ) -> drawing.Drawn:
-    """Draw the bars, with the height for ``most`` bars, because the page may show another pair."""
+    """Draw the bars, with room for the ``most`` bars of any pair."""
     drawn = bars(rows, fast, slow)
     base = (
         alt.Chart(drawing.inline(drawn))

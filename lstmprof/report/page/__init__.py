@@ -124,21 +124,13 @@ _SCRIPTS = ("timeline.js", "icicle.js", "tables.js", "page.js")
 
 
 def write(report: Report, path: Path, *, force: bool = False) -> int:
-    """Write the page, completely or not at all, and return its size in bytes.
-
-    Raises:
-        RunError: ``path`` exists and ``force`` is False, or ``path`` cannot be written.
-    """
+    """Write the page, whole or not at all; return its size in bytes."""
     refuse(path, force=force)
     return save(page(report), path)
 
 
 def save(html: str, path: Path) -> int:
-    """Write HTML to a file, completely or not at all, and return its size in bytes.
-
-    Raises:
-        RunError: ``path`` cannot be written.
-    """
+    """Write HTML, whole or not at all; return its size in bytes."""
     content = html.encode()
     try:
         write_file(path, content)
@@ -148,11 +140,7 @@ def save(html: str, path: Path) -> int:
 
 
 def refuse(path: Path, *, force: bool) -> None:
-    """Check that the page may be written to ``path``.
-
-    Raises:
-        RunError: ``path`` exists and ``force`` is False, or ``path`` is no plain file.
-    """
+    """Check that the page may be written to ``path``."""
     check_file(path, force=force, next_step="add --force to overwrite it, or choose another -o")
 
 
@@ -336,7 +324,7 @@ def timeline_height(report: Report) -> int:
 
 
 def stacks_height(report: Report) -> int:
-    """Return the height in pixels of the first picture of call stacks, as icicle.js draws it."""
+    """Return the height in pixels of the first icicle, as icicle.js draws it."""
     depth: list[int] = []
     for above in report.icicles[0].columns["above"] if report.icicles else ():
         depth.append(depth[above] + 1 if above >= 0 else 1)

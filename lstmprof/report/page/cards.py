@@ -25,41 +25,37 @@ MOST_OPEN = 4
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause in the folded part of a card; ``fixes`` are (what to change, source)."""
+    """A cause in the folded part of a card."""
 
     kind: str
     sentence: str
-    fixes: tuple[tuple[str, str], ...]
+    fixes: tuple[tuple[str, str], ...]  # (what to change, source)
 
 
 @dataclass(frozen=True)
 class KindAmount:
-    """A kind of time in the line "Where" of a card; ``part`` gives its colour."""
+    """A kind of time in the line "Where" of a card."""
 
     kind: str
-    part: Part
+    part: Part  # gives the colour
     amount: str
 
 
 @dataclass(frozen=True)
 class Card:
-    """The card of one verdict.
-
-    ``level`` is the CSS class and ``badge`` the text of the certainty. ``lines`` are (label, text,
-    what a fix saves), ``notes`` are (label, text).
-    """
+    """The card of one verdict."""
 
     subject: str
     place: str
     step: str
     times: str
-    level: str
-    badge: str
-    lines: tuple[tuple[str, str, str], ...]
+    level: str  # CSS class of the certainty
+    badge: str  # text of the certainty
+    lines: tuple[tuple[str, str, str], ...]  # (label, text, what a fix saves)
     where: tuple[KindAmount, ...]
     where_heading: str
     causes: tuple[Cause, ...]
-    notes: tuple[tuple[str, str], ...]
+    notes: tuple[tuple[str, str], ...]  # (label, text)
     is_open: bool
 
     @property

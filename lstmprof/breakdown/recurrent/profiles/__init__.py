@@ -29,18 +29,14 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Kernels or ops of recurrent layers in one library, recognised by name.
-
-    Their names show neither sizes nor where a call of a layer begins. ``a_cell``: each kernel or op
-    computes one cell.
-    """
+    """One library's kernels or ops of recurrent layers, matched by name."""
 
     form: str
     framework: str
     library: str | None
     pattern: re.Pattern[str]
     kind: str = "kernel"
-    a_cell: bool = False
+    a_cell: bool = False  # each kernel or op computes one cell
 
 
 _FAMILIES = (
@@ -68,10 +64,7 @@ _BACKWARD = re.compile(r"(?i)_bp|backward")
 
 
 def named_calls(events: EventTable) -> Iterator[Call]:
-    """Yield calls of recurrent layers that only names of kernels or ops show.
-
-    There is one call per library, step and device.
-    """
+    """Yield calls of recurrent layers that only kernel or op names show."""
     unlaunched = events.rows_named("op_id") == NONE  # else the op shows the layer
     for family in _FAMILIES:
         named = events.where_name(family.pattern.search)
@@ -150,7 +143,7 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Yield the rows of each batch of whole steps; None stands for all rows."""
+    """Yield the rows of each batch of whole steps (None: all rows)."""
     if len(events) <= CACHED_ROWS:
         yield None
         return

@@ -126,11 +126,7 @@ def _products(forward: Sequence[_Program], state: Shape, gates: int) -> Iterator
 def _units(
     cell: str, state: Shape, cells: int, products: Sequence[_Program]
 ) -> tuple[tuple[Network, ...], int]:
-    """Return the layers, the first layer first, and the number of time steps.
-
-    ``cells`` is the number of cells of all layers. Layers whose inputs are as wide as the state
-    cannot be told apart: they count as one layer with more time steps.
-    """
+    """Return the layers, the first one first, and the number of time steps."""
     batch, hidden = state
     outputs: Counter[int] = Counter()  # input width → number of gates computed from it
     for product in products:
@@ -143,6 +139,7 @@ def _units(
         return (replace(unit, inputs=widths[0] - hidden),), cells
     if gates != 2 * whole or len(widths) > 1:
         return (), 0
+    # layers as wide as the state count as one layer with more time steps
     if not widths:
         return (replace(unit, inputs=hidden),), cells
     count, rest = divmod(outputs[widths[0]], GATES[cell])
@@ -187,7 +184,7 @@ def keras_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _keras_layer(inputs: Inputs, row: int) -> Network | None:
-    """Return the sizes of one direction of a Keras layer, or of a cell (without time steps)."""
+    """Return the sizes of one direction of a Keras layer or cell."""
     shapes, dtypes = inputs.shapes(row), inputs.dtypes(row)
     if len(shapes) != 3 or not all(isinstance(shape, tuple) for shape in shapes):
         return None

@@ -33,12 +33,12 @@ _LENGTHS = "int32"
 
 @dataclass(frozen=True)
 class _Node:
-    """A recurrent layer in a graph: one node. ``packed``: sequences have different lengths."""
+    """A recurrent layer in a graph."""
 
     row: int
     name: str
     network: Network
-    packed: bool
+    packed: bool  # sequences have different lengths
 
     @property
     def engine(self) -> str:
@@ -69,10 +69,8 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _width_in_any_step(width: int | None, step_widths: Sequence[int | None]) -> int | None:
-    """Return ``width``; if it is None, return the width in the other steps.
-
-    Nodes that take less than 1 µs have no event, so one step may lack a width.
-    """
+    """Return ``width``, or the width in the other steps if it is missing."""
+    # nodes that take less than 1 µs have no event
     others = set(step_widths) - {None}
     return others.pop() if width is None and len(others) == 1 else width
 
@@ -88,7 +86,7 @@ def _calls(
 
 
 def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
-    """Mark directions as unknown, or sequences as packed, if the nodes of ``call`` show this."""
+    """Mark unknown directions, and sequences of different lengths."""
     network = call.network
     if nodes[0].network.directions is None:
         network = replace(network, directions=None, cells=None)
@@ -163,7 +161,7 @@ def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -
 def _onnx_network(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """Add the sizes in the shapes of X (time, batch, inputs), R, B and states, if they agree."""
+    """Add the sizes in the shapes of X, R, B and states, if they agree."""
     units: set[tuple[int, int]] = set()
     matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
     for shape in matrices:

@@ -104,11 +104,7 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its matmuls show cells.
-
-    One matmul before the Scan may multiply x for all time steps. ``names`` has a code for the name
-    of each event in the Scan.
-    """
+    """Yield ``scan`` as a loop if its matmuls show cells."""
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _whole_repeat(operands)
     if run is None:
@@ -124,6 +120,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
         count, weights = longest, weights * (count // longest)
         units = _units(weights, shared)
     if not units and batch and len(set(weights)) == 1:
+        # one matmul before the Scan may multiply x for all time steps
         units = _units([*weights, *_input_weight(inputs, before, weights[0], batch)], shared)
     merged = scan.merged
     if not units or merged % len(units) or count * len(units) % merged:

@@ -53,7 +53,7 @@ def _listed(codes: Any, texts: list[str], row: int) -> list[Any]:
 
 
 def _shape(entry: Any) -> Any:
-    """Convert ``[2, 3]`` to the shape ``(2, 3)``, and a list of tensors to a list of shapes."""
+    """Convert ``[2, 3]`` to ``(2, 3)``, also inside a list of tensors."""
     if not isinstance(entry, list) or not entry:
         return None
     if all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in entry):
@@ -76,8 +76,7 @@ def shapes_at(shapes: list[Any], number: int) -> list[Shape]:
     return [shape for shape in listed if isinstance(shape, tuple)]
 
 
-#: Longest pattern that is searched. A cell has fewer than ten entries (matmuls and activations of a
-#: time step), several layers have some dozens.
+#: Longest pattern that is searched: a cell has fewer than ten entries, several layers some dozens.
 LONGEST = 96
 
 
@@ -97,16 +96,13 @@ class Repeat:
 def repeats(
     codes: Ints,
     wanted: Callable[[Ints], bool],
-    begins: Callable[[Ints], bool],
-    least: int,
+    begins: Callable[[Ints], bool],  # chooses among the rotations of a pattern
+    least: int,  # fewest repetitions
 ) -> list[Repeat]:
-    """Find the repeated patterns in ``codes`` that ``wanted`` accepts; they do not overlap.
-
-    The longest repetitions are chosen first. Any rotation of a pattern repeats, too, so ``begins``
-    decides where the pattern begins. Patterns occur at least ``least`` times.
-    """
+    """Find the repeated patterns in ``codes`` that ``wanted`` accepts."""
     runs: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)
+    # the longest repetitions first
     for start, period, covered in sorted(
         _periodic_parts(codes, least), key=lambda s: (-s[2], s[1])
     ):

@@ -60,24 +60,20 @@ _CELLS = {"LSTMBlockCell": "lstm", "GRUBlockCell": "gru", "GRUBlockCellV2": "gru
 _CONDITION = "LoopCond"
 #: Keras's Bidirectional names its layers ``forward_lstm``, ``backward_lstm``.
 _DIRECTION = re.compile(r"(bidirectional[^/]*/)(?:forward|backward)_")
-#: A program's runs are counted by its nodes outside of loops, if at least this many ran equally
-#: often. Chosen by hand.
+#: So many nodes outside of loops must agree on how often the program ran. Chosen by hand.
 LEAST_NODES = 4
 
 
 @dataclass(frozen=True)
 class _Node:
-    """What a node's name shows: its loop, whether it is in the loop's body or condition, its role.
-
-    ``scope`` is the path up to the innermost name of a recurrent layer or cell.
-    """
+    """What a node's name shows: its loop, its place in the loop, and its role."""
 
     op_type: str
     loop: str | None
-    part: str | None
+    part: str | None  # ``body`` or ``cond``
     gradient: bool
     role: int | None
-    scope: str | None
+    scope: str | None  # path up to the innermost recurrent layer or cell
 
 
 def _node(name: str) -> _Node | None:
@@ -145,10 +141,7 @@ class _Step:
         return None
 
     def runs(self, repetitions: int) -> int | None:
-        """Return how often the program ran, if this is certain.
-
-        ``repetitions`` is how often a loop's body ran.
-        """
+        """Return how often the program ran, if this is certain."""
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
         )
@@ -239,7 +232,7 @@ def _cudnn_calls(step: _Step) -> Iterator[Call]:
 
 
 def _layers(step: _Step) -> list[Loop]:
-    """Return the one-op layers (one per direction) in execution order, with their gradients."""
+    """Return the one-op layers in execution order, with their gradients."""
     layers = list(_with_gradients(step, _BLOCK, _BLOCK_GRADIENT))
     ends = step.events.end_ns[[row for row, _ in layers]]
     reads = step.next_matmul_inputs(int(ends.max())) if layers else None
@@ -256,7 +249,7 @@ def _layers(step: _Step) -> list[Loop]:
 
 
 def _block(step: _Step, row: int) -> Network:
-    """Return the network that ``BlockLSTM(seq_len_max, x, cs_prev, h_prev, w, …)`` computes."""
+    """Return the network that ``BlockLSTM(seq_len_max, x, cs_prev, …)`` computes."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 1, 3), shape_at(shapes, 2, 2)
     return Network(
@@ -326,10 +319,7 @@ def _is_gradient(key: str, loop: str) -> bool:
 def _loops(
     step: _Step, rows: Sequence[int], backward: Sequence[int], conditions: int
 ) -> Iterator[Loop]:
-    """Yield each run of one loop, if it has cells.
-
-    ``conditions`` is how often the loop's condition ran in all runs.
-    """
+    """Yield each run of one loop, if it has cells."""
     firsts: dict[int, int] = {}
     counts: Counter[int] = Counter()
     for row in rows:
@@ -353,6 +343,7 @@ def _loops(
         counts[int(step.codes[r])] for r in pattern if step.node(r).role in (PRODUCT, CELL)
     )
     marked = step.events.ints("step", UNKNOWN)[rows[0]] != UNKNOWN
+    # each run checks the loop's condition once more than it runs the body
     if conditions > repetitions and repetitions % (conditions - repetitions) == 0:
         runs: int | None = conditions - repetitions
     else:
@@ -414,20 +405,18 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
 
 
 def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
-    """Correct the kind of cell and the input width of ``unit`` by its matmuls.
-
-    TensorFlow omits short ops, and an LSTM with only one tanh looks like a GRU.
-    """
+    """Correct the cell and the input width of ``unit`` by its matmuls."""
     weights = [op.weight for op in ops if op.role == PRODUCT]
     known = [weight for weight in weights if weight]
     if not unit.hidden or not known or len(known) < len(weights):
         return unit
+    # TensorFlow omits short ops, and an LSTM with only one tanh looks like a GRU
     shown = unit_beside_tanh(known, unit.hidden)
     return replace(unit, cell=shown.cell or unit.cell, inputs=shown.inputs or unit.inputs)
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """Return {scope: its nodes} for scopes of cells with a matmul, such as ``rnn/lstm_cell``."""
+    """Group the nodes of cells by scope, such as ``rnn/lstm_cell``."""
     scopes: dict[str, list[int]] = {}
     for row in pattern:
         if scope := step.node(row).scope:

@@ -114,7 +114,7 @@ def _innermost(rows: list[int], parent: Ints) -> list[int]:
 
 
 def _network(op: _Op) -> Network:
-    """Return the sizes of the network, from the layer's op and the ops of cuDNN … inside it."""
+    """Return the sizes of the network, from the layer's op and the ops inside it."""
     outer = _OUTER.fullmatch(op.name)
     network = _outer_network(op, outer[1]) if outer else Network()
     for name in _VENDORS:

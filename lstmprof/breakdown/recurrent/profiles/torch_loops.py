@@ -50,8 +50,7 @@ _PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|ad
 _ACTIVATION = re.compile(r"aten::(sigmoid|tanh)_?")
 #: Ops before and after a loop, which make initial states or join outputs.
 _BOUNDARY = re.compile(r"aten::(?:zeros|new_zeros|new_full|stack|unbind|flip)")
-#: Op → number of its inputs. Only the last recorded inputs are read, because TorchScript records
-#: its whole stack before them.
+#: Op → number of its inputs: the last ones, as TorchScript records its whole stack before them.
 _INPUTS = {"linear": 3, "matmul": 2, "mm": 2, "bmm": 2, "sigmoid": 1, "tanh": 1}
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
@@ -59,18 +58,14 @@ _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The ops of one thread in one step that show cells ("tokens"), such as matmuls and tanhs.
-
-    ``ops`` are the thread's outermost ops; ``positions`` has the index of each token in ``ops``.
-    Equal tokens have equal ``codes``. ``regions`` has the compiled region around each token.
-    """
+    """The ops ("tokens") of one thread and step that show cells, such as matmuls."""
 
     rows: Ints
     roles: Ints
-    codes: Ints
-    ops: Ints
-    positions: Ints
-    regions: Ints
+    codes: Ints  # equal for equal ops
+    ops: Ints  # the thread's outermost ops
+    positions: Ints  # index of each token in ``ops``
+    regions: Ints  # compiled region around each token
 
 
 def loop_calls(events: EventTable) -> Iterator[Call]:
@@ -223,10 +218,8 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
 
 
 def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
-    """Return whether each weight of the loops' patterns has exactly one gradient in the step.
-
-    If so, all repetitions use the same weights, so no layers alternate.
-    """
+    """Return whether each weight of the loops has exactly one gradient."""
+    # if so, all repetitions use the same weights: no layers alternate
     counts = reader.gradients(runs[0].pattern[0])
     needed = Counter(_sorted(weight) for run in runs for weight in run.weights())
     return None not in needed and all(counts[w] == n for w, n in needed.items())
@@ -276,10 +269,7 @@ class _Run:
         self.units = tuple(self._units())
 
     def loop(self, certain: bool) -> Loop:
-        """Return the repetitions as a ``Loop``.
-
-        ``certain``: each repetition is certainly one time step.
-        """
+        """Return the repetitions as a ``Loop``."""
         units = self.units
         first = units[0]
         apart = first.inputs is not None and first.inputs != first.hidden
@@ -312,7 +302,7 @@ class _Run:
         return np.unique(np.concatenate([rows, np.array(whole, dtype=np.int64)]))
 
     def _is_one_loop(self, regions: Sequence[int]) -> bool:
-        """Return whether all repetitions certainly belong to one layer, not to two equal layers."""
+        """Return whether all repetitions certainly belong to one layer."""
         names = [self._reader.name(row) for row in regions]
         return not regions or (len(names) >= self._run.count and ran_once(names))
 
@@ -335,15 +325,12 @@ class _Run:
         return in_words(self.roles)
 
     def _last_op(self) -> int:
-        """Return the index in ``ops`` of the loop's last op.
-
-        Ops after the last matmul or activation belong to the loop if the repetition before has
-        them, too.
-        """
+        """Return the index in ``ops`` of the loop's last op."""
         positions, run = self._tokens.positions, self._run
         last, before = int(positions[run.end - 1]), int(positions[run.end - 1 - run.period])
         tail = int(positions[run.end - run.period]) - before - 1
         names, ops = self._reader.names, self._tokens.ops
+        # later ops belong to the loop if the repetition before has them, too
         for offset in range(1, tail + 1):
             place = last + offset
             if place >= len(ops) or names[ops[place]] != names[ops[before + offset]]:

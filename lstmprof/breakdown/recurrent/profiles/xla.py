@@ -48,13 +48,13 @@ _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 @dataclass(frozen=True, eq=False)
 class _LoopRun:
-    """One run of a loop; ``products`` (matmuls) and ``tanhs`` are those of one time step."""
+    """One run of a loop."""
 
     path: str
     count: int
     rows: Ints
-    products: tuple[int, ...]
-    tanhs: tuple[int, ...]
+    products: tuple[int, ...]  # matmuls of one time step
+    tanhs: tuple[int, ...]  # of one time step
     start_ns: int
 
     @property
@@ -144,12 +144,7 @@ class _Reader:
 
 
 def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_LoopRun]:
-    """Yield the runs of loops on a CPU, the last run first; each run has an event.
-
-    XLA may run the body after the loop's event, on other threads. So the body lasts until the next
-    run of the loop. Later ops that occur nowhere earlier in the body do not count: XLA moved them
-    out of the loop.
-    """
+    """Yield the runs of loops on a CPU, the last run first."""
     if not len(loops):
         return
     ops, _ = reader.ops.get(int(reader.rank[loops[0]]), (loops[:0], loops[:0]))
@@ -157,6 +152,7 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Loop
     start, next_ns = events.start_ns[ops], dict[str, int]()
     for loop in loops[::-1].tolist():
         path, start_ns = reader.path(loop), int(events.start_ns[loop])
+        # XLA may run the body after the loop's event, until the next run of the loop
         first, last = np.searchsorted(start, [start_ns, next_ns.get(path, _LATEST)])
         next_ns[path] = start_ns
         body = [r for r in ops[first:last].tolist() if reader.path(r).startswith(path + "/body")]
@@ -169,6 +165,7 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Loop
                 ended_ns = max(events.end_ns[loop], events.start_ns[products[-1]])
                 rows = np.array(body)
                 early = events.start_ns[rows] <= ended_ns
+                # XLA moved later ops out of the loop if they occur nowhere earlier in the body
                 rows = rows[early | np.isin(reader.names[rows], reader.names[rows[early]])]
                 yield _LoopRun(
                     path,
@@ -244,10 +241,7 @@ def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iter
 
 
 def _units(reader: _Reader, run: _LoopRun) -> tuple[tuple[Network, ...], tuple[int, ...]]:
-    """Return the cells of a time step, as few as possible, and the rows of their matmuls.
-
-    Matmuls around the cells are left out only if a tanh shows the number of hidden units.
-    """
+    """Return the cells of a time step, and the rows of their matmuls."""
     operands = [reader.operands(row) for row in run.products]
     tanhs = [shape for row in run.tanhs if (shape := reader.widths(row))]
     path = reader.path(run.products[0])
@@ -259,6 +253,7 @@ def _units(reader: _Reader, run: _LoopRun) -> tuple[tuple[Network, ...], tuple[i
     for size in range(len(pairs), 0, -1):
         for first in range(len(pairs) - size + 1):
             units = _units_of(pairs[first : first + size], tanhs, named)
+            # without a tanh, matmuls around the cells cannot be told apart
             whole = size == len(pairs)
             if units and (whole or any(units[0].hidden in shape for shape in tanhs)):
                 dtype = reader.dtype(run.products[first])

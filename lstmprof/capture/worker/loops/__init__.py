@@ -43,7 +43,7 @@ class Trainer(Profiler):
         self.recorder: Profiler = NsysProfiler(self) if request.profiler == NSYS else self
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """Make the loss function also check the outputs' shape, if the network is a user's."""
+        """Let the loss function also check the outputs of a user's network."""
         if not self.is_users:
             return loss_of
         checking: Callable[..., Any] = self.implementation.checked(loss_of)
@@ -61,7 +61,7 @@ class Trainer(Profiler):
         return outcome
 
     def device_ns(self) -> Optional[int]:
-        """Return the last step's time on the device, such as by CUDA events; None without them."""
+        """Return the last step's time on the device, such as by CUDA events."""
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
@@ -86,7 +86,7 @@ class Trainer(Profiler):
         return Profiled(walls_ns, losses, files, kernels, cost, shapes)
 
     def shapes(self, folder: str) -> Iterable[OpInputs]:
-        """Return the input shapes of one more step's ops, if the framework can record them."""
+        """Return the input shapes of one more step's ops."""
         return ()
 
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
@@ -119,7 +119,7 @@ class Trainer(Profiler):
 
 
 def laid(array: Any, time_major: bool) -> Any:
-    """Swap time and batch of an array (time, batch, …), unless the network is time-major."""
+    """Swap time and batch, unless the network is time-major."""
     import numpy as np  # here, because the worker must be able to report that NumPy is missing
 
     return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
@@ -131,7 +131,7 @@ def lengths_of(workload: Workload, batch: Any) -> Tuple[Any, ...]:
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the arrays that the loss needs besides the outputs; for CTC (labels, lengths)."""
+    """Return the targets: none, or CTC's (labels, lengths), or one array."""
     if workload.loss == "mean":
         return ()
     if workload.loss == "ctc":

@@ -89,10 +89,8 @@ class ClockedTrainer(loops.Trainer):
 
 
 def linker_flags(packages: str) -> Optional[str]:
-    """Return linker flags for the OpenBLAS in NumPy's wheel; None if it cannot be linked.
-
-    NumPy has loaded it already, so both share its threads.
-    """
+    """Return linker flags for the OpenBLAS in NumPy's wheel."""
+    # NumPy has loaded it already, so both share its threads
     place = os.path.join(packages, "numpy.libs")
     if set(" ,") & set(place):  # the framework would split such a flag
         return None

@@ -105,15 +105,12 @@ def given(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tuple[str, int, int]]:
-    """Add loss, gradients and updates to the net; yield phases such as ``("forward", 0, 12)``.
-
-    The numbers are the phase's first operator in the net, and the first operator after the phase.
-    """
+    """Add loss, gradients and updates to the net; yield each phase's operators."""
     model, ends = module.model, [0]
 
     def phase(name: str) -> Tuple[str, int, int]:
         ends.append(len(model.net.Proto().op))
-        return (name, ends[-2], ends[-1])
+        return (name, ends[-2], ends[-1])  # the first operator, and the first after the phase
 
     yield phase("forward")
     loss_of(workload, model.net, module.outputs)
@@ -128,7 +125,7 @@ def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tupl
 
 
 def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
-    """Yield (net of one operator, name in the trace): ``("operator_0", "caffe2::FC")``."""
+    """Yield (one operator's net, name in the trace): ``(…, "caffe2::FC")``."""
     for number, operator in enumerate(net.Proto().op):
         alone = core.Net("operator_{}".format(number))
         alone.Proto().op.extend([operator])

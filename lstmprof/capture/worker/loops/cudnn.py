@@ -193,17 +193,14 @@ class Mean:
 
 
 class SquaredError:
-    """The mean of (outputs − targets)² as the loss.
-
-    ``backward`` scales the differences in place to gradients. Time steps without a target keep the
-    gradient zero.
-    """
+    """The mean of (outputs − targets)² as the loss."""
 
     def __init__(self, network: Any, training: bool, targets: Any) -> None:
         self.targets = network.buffer(targets.shape)
         self.upload = self.targets.upload(targets)
         self.result = network.buffer((1,))
         buffer = network.d_outputs if training else network.buffer(network.outputs.shape)
+        # time steps without a target keep the gradient 0
         unseen = network.outputs.bytes - self.targets.bytes  # before the last time step
         difference, shape = buffer.address + unseen, self.targets.shape
         self._subtract = subtraction(
@@ -212,6 +209,7 @@ class SquaredError:
         norm = api.CUDNN_REDUCE_TENSOR_NORM2
         self._reduce, space = reduction(network, norm, difference, shape, self.result)
         self.buffers = buffer, space
+        # scales the differences in place to gradients
         self.backward = network.cudnn.bound(
             "cudnnScaleTensor",
             {
@@ -258,7 +256,7 @@ def sgd(network: Any) -> Call:
 
 
 def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
-    """Pad a shape to four dimensions, as cuDNN requires: ``(3, 5)`` -> ``(1, 1, 3, 5)``."""
+    """Pad a shape to cuDNN's four dimensions: ``(3, 5)`` -> ``(1, 1, 3, 5)``."""
     return (1,) * (4 - len(shape)) + shape
 
 

@@ -141,7 +141,7 @@ LOG_ZERO = -1e30
 
 
 def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_major: bool) -> Any:
-    """Return the mean loss over the batch; CTC's blank is 0."""
+    """Return the mean loss over the batch."""
     if workload.loss == "mean":
         return jnp.mean(outputs)
     if workload.loss == "mse":
@@ -153,9 +153,9 @@ def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_maj
 
 
 def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
-    """Return log p(labels) (batch,); ``scores`` are (time, batch, classes)."""
+    """Return log p(labels) (batch,) from scores (time, batch, classes)."""
     batch, symbols = labels.shape[0], 2 * labels.shape[1] + 1
-    spelled = jnp.zeros((batch, symbols), labels.dtype).at[:, 1::2].set(labels)
+    spelled = jnp.zeros((batch, symbols), labels.dtype).at[:, 1::2].set(labels)  # 0: blank
     skips = (spelled[:, 2:] != 0) & (spelled[:, 2:] != spelled[:, :-2])
     may_skip = jnp.pad(skips, ((0, 0), (2, 0)))
     emitted = jnp.take_along_axis(scores, spelled[None], axis=2)
@@ -173,7 +173,7 @@ def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
 
 
 def _shifted(sums: Any, places: int) -> Any:
-    """Shift sums (batch, symbols) right by ``places`` columns; the first columns become log 0."""
+    """Shift sums (batch, symbols) right by ``places`` columns."""
     return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
 
 

@@ -97,7 +97,8 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return number
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Return the ops' input shapes from the step's graph; the profiler (2.21) records none."""
+        """Return the ops' input shapes from the step's graph."""
+        # the profiler (2.21) records none
         batch = tf.nest.map_structure(tf.constant, self.batch)
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
@@ -107,7 +108,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
 
 
 def set_tf32(allowed: bool) -> None:
-    """Set whether matmuls may round their inputs to TF32, which TensorFlow 2.4 introduced."""
+    """Set whether matmuls may round their inputs to TF32."""
     enable = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)
     if enable is not None:
         enable(allowed)
@@ -131,7 +132,7 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return an optimizer that updates each variable by one kernel, if its gradient is dense."""
+    """Return an optimizer with one kernel per variable, if gradients are dense."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
@@ -148,12 +149,12 @@ def copy(buffer: int, device: str) -> Run:
 
 
 def _read_back(work: Callable[[], Any]) -> Run:
-    """Return a function that repeats work, then waits by copying one element to the host."""
+    """Return a function that repeats work, then waits for the device."""
 
     def run(times: int) -> None:
         for _ in range(times):
             output = work()
-        output[(0,) * len(output.shape)].numpy()
+        output[(0,) * len(output.shape)].numpy()  # copying an element waits for the device
 
     return run
 
@@ -166,8 +167,8 @@ Tensors = Tuple[Any, ...]
 
 
 def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major: bool) -> Any:
-    """Return the mean loss over the batch, computed in float32, as by PyTorch's autocast."""
-    outputs = tf.cast(outputs, tf.float32)
+    """Return the mean loss over the batch, computed in float32."""
+    outputs = tf.cast(outputs, tf.float32)  # as PyTorch's autocast does
     if workload.loss == "mean":
         return tf.reduce_mean(outputs)
     if workload.loss == "ce":
@@ -215,7 +216,7 @@ class DynamicallyScaled(Unscaled):
         return loss * self.scale()
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
-        """Apply a step of the optimizer, if all gradients are finite, and update the scale."""
+        """Run the optimizer if all gradients are finite, and update the scale."""
         unscaled = [_divided(gradient, self.scale()) for gradient in gradients]
         _, finite = self.scale.update([_values(gradient) for gradient in unscaled])
 
@@ -226,7 +227,7 @@ class DynamicallyScaled(Unscaled):
 
 
 def _values(gradient: Any) -> tf.Tensor:
-    """Return the values of a gradient, which is sparse (values, indices) for an embedding."""
+    """Return the values of a gradient, sparse or dense."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
@@ -283,7 +284,7 @@ class File(UsersFile):
         return {name: v.numpy() for name, v in self.parameters(network).items()}
 
     def mixed_precision(self, precision: str) -> None:
-        """Turn on mixed precision by Keras's policy, or without Keras by a rewrite of graphs."""
+        """Turn on mixed precision by Keras's policy, or by a rewrite of graphs."""
         if "keras" in sys.modules:
             from lstmprof.implementations import keras as policies
 

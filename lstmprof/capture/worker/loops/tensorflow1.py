@@ -126,7 +126,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return an optimizer that updates each variable by one kernel, if its gradient is dense."""
+    """Return an optimizer with one kernel per variable, if gradients are dense."""
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)

@@ -115,7 +115,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return loss
 
     def _attach_profiler(self) -> None:
-        """Run an empty profiler session before a graph is captured: CUPTI then sees its kernels."""
+        """Run an empty profiler session, so that CUPTI sees a graph's kernels."""
         profilers.keep_profiler_attached()
         if self.recorder is self and profilers.HAS_KINETO and self.is_profiled:
             with self.recording(""):
@@ -162,7 +162,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return float(outcome.detach())
 
     def device_ns(self) -> Optional[int]:
-        """Return the last step's time by CUDA events (0.5 µs); None on the CPU."""
+        """Return the last step's time by CUDA events (resolution 0.5 µs)."""
         if self.events is None:
             return None
         length_ms: float = self.events[0].elapsed_time(self.events[1])
@@ -195,18 +195,15 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
 def optimizer_of(
     workload: Workload, module: torch.nn.Module, capturable: bool = False
 ) -> torch.optim.Optimizer:
-    """Return the optimizer; a CUDA graph needs its step count on the device (``capturable``)."""
     if workload.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=workload.learning_rate)
+    # a CUDA graph needs the step count on the device
     options = {"capturable": True} if capturable else {}
     return torch.optim.Adam(module.parameters(), lr=workload.learning_rate, **options)
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that runs MKL's or oneDNN's matmul, whichever is faster.
-
-    oneDNN runs nn.LSTM. On CPUs of makers other than Intel, MKL is half as fast.
-    """
+    """Return a function that runs MKL's or oneDNN's matmul, whichever is faster."""
     left, right = (
         torch.rand(size, size, device=device).to(getattr(torch, dtype)) for _ in range(2)
     )
@@ -216,6 +213,7 @@ def product(size: int, device: str, dtype: str) -> Run:
         return run  # PyTorch 1.0 has no oneDNN tensors
     if not torch.backends.mkldnn.is_available():
         return run
+    # oneDNN runs nn.LSTM; MKL is half as fast on CPUs of makers other than Intel
     packed = left.to_mkldnn(), right.to_mkldnn()
     try:
         torch.nn.functional.linear(*packed)
@@ -284,7 +282,7 @@ def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
 
 
 class GraphedWork:
-    """A step captured as a CUDA graph, after warm-up steps; the capture changes no weights."""
+    """A step captured as a CUDA graph; the capture changes no weights."""
 
     def __init__(
         self,

@@ -28,12 +28,12 @@ ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")  # perf_event_attr as of PERF_ATTR_SIZ
 READING = struct.Struct("=QQQ")
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
-#: (Intel models of family 6, code of their event for floating-point assists). The event is
-#: ASSISTS.FP since Ice Lake, and FP_ASSIST.ANY on older models. Source: Linux,
-#: tools/perf/pmu-events/arch/x86 (mapfile.csv, floating-point.json of haswell, broadwell, skylake,
-#: icelake, rocketlake, tigerlake, sapphirerapids).
+#: (Intel models of family 6, code of the event for floating-point assists). Source: Linux,
+#: tools/perf/pmu-events/arch/x86 (mapfile.csv, floating-point.json of each model).
 FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
+    # ASSISTS.FP, since Ice Lake
     ((0x6A, 0x6C, 0x7D, 0x7E, 0xA7, 0x8C, 0x8D, 0x8F, 0xCF), 0x02 << 8 | 0xC1),
+    # FP_ASSIST.ANY
     (
         (0x3C, 0x3F, 0x45, 0x46, 0x3D, 0x47, 0x4F, 0x56, 0x4E, 0x5E, 0x55, 0x8E, 0x9E, 0xA5, 0xA6),
         1 << 24 | 0x1E << 8 | 0xCA,
@@ -42,7 +42,7 @@ FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
 
 
 class CpuEvent(NamedTuple):
-    """An event that the CPU can count; fields as in perf_event_attr (perf_event_open(2))."""
+    """An event that the CPU can count, as in perf_event_attr."""
 
     name: str
     type: int
@@ -86,7 +86,7 @@ class CpuCounters:
 
 
 def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[int]:
-    """Return how many events happened between two readings; None if the counter never ran."""
+    """Return how many events happened between two readings."""
     count, enabled, running = (end - begin for begin, end in zip(began, ended))
     # scaled up, because counters take turns on the hardware
     return round(count * enabled / running) if running > 0 else None
@@ -100,7 +100,7 @@ def usual_events() -> List[CpuEvent]:
 
 
 def fp_assists(vendor: str, family: int, model: int) -> Optional[int]:
-    """Return the code of Intel's event for floating-point assists; None for another CPU."""
+    """Return the code of Intel's event for floating-point assists."""
     if (vendor, family) != ("GenuineIntel", 6):
         return None
     return next((raw for models, raw in FP_ASSISTS if model in models), None)

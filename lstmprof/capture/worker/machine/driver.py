@@ -110,10 +110,7 @@ def wheel_for(framework: str, gpu_driver: Driver) -> str:
 
 
 def chosen(requested: str, ask: Callable[[], GpuView]) -> str:
-    """Return the device to use, ``cpu`` or ``cuda:N``.
-
-    ``auto`` is an error if the driver shows a GPU that the framework does not see.
-    """
+    """Return the device to use, ``cpu`` or ``cuda:N``."""
     if requested == "cpu":
         return requested
     view = ask()

@@ -66,10 +66,8 @@ def cuda_devices() -> int:
 
 
 def flush_denormals() -> None:
-    """Treat denormals as zero in this thread and those that it starts (x86_64, glibc).
-
-    On other systems, only a switch of the framework can do this.
-    """
+    """Treat denormals as zero in this thread and those that it starts."""
+    # elsewhere, only a switch of the framework can do this
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return
     try:
@@ -104,7 +102,6 @@ def hardware() -> Dict[str, Any]:
 
 
 def text_of(path: str) -> Optional[str]:
-    """Return the text of a system file; None if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -165,11 +162,7 @@ def allowed_cpus() -> List[int]:
 
 
 def take_cpus(threads: Optional[int], given: Sequence[int] = ()) -> Optional[List[int]]:
-    """Restrict this process to some CPUs, the idlest ones by default, and size thread pools.
-
-    Call it before the framework is imported: threads inherit the affinity. Return None if the
-    system cannot set one.
-    """
+    """Restrict this process and its thread pools to some CPUs, by default the idlest."""
     allowed = allowed_cpus()
     if threads and threads > len(allowed):
         raise CaptureError(
@@ -183,7 +176,7 @@ def take_cpus(threads: Optional[int], given: Sequence[int] = ()) -> Optional[Lis
         os.environ[variable] = str(threads or len(cpus))
     if not hasattr(os, "sched_setaffinity"):
         return None
-    os.sched_setaffinity(0, cpus)
+    os.sched_setaffinity(0, cpus)  # only threads that start later inherit this
     return cpus
 
 

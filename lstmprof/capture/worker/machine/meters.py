@@ -39,8 +39,7 @@ CLOCKS_REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
 )
-#: Energy over a shorter time is not reported, because A100 and H100 measure their power only a
-#: quarter of the time. Source: Z. Yang et al., "Part-time Power Measurements" (arXiv:2312.02741).
+#: Least time to report an energy: A100 and H100 measure 25 % of it (arXiv:2312.02741).
 LEAST_ENERGY_S = 1.0
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
@@ -122,8 +121,7 @@ def _sum(total: Optional[int], more: Optional[int]) -> Optional[int]:
 
 
 def _difference(end: Optional[int], begin: Optional[int]) -> Optional[int]:
-    """Return the difference, unless a reading is unknown or the counter wrapped around."""
-    if end is None or begin is None or end < begin:
+    if end is None or begin is None or end < begin:  # the counter wrapped around
         return None
     return end - begin
 
@@ -151,7 +149,7 @@ class NvmlGpu:
 
     @classmethod
     def of(cls, device: str, nvml: str = NVML, cuda: str = CUDA) -> Optional[NvmlGpu]:
-        """Find the GPU ``cuda:N`` by its PCI bus; None without a driver."""
+        """Find the GPU ``cuda:N`` by its PCI bus."""
         try:
             library, driver = ctypes.CDLL(nvml), ctypes.CDLL(cuda)
         except OSError:
@@ -169,7 +167,7 @@ class NvmlGpu:
         return cls(library, handle) if answered else None
 
     def energy_mj(self) -> Optional[int]:
-        """Return the energy since the driver was loaded; None before Volta or with MIG."""
+        """Return the energy since the driver was loaded."""
         if self._is_shared():
             return None
         return self._read("nvmlDeviceGetTotalEnergyConsumption", ctypes.c_ulonglong)

@@ -14,8 +14,7 @@ from typing import Any, Dict, List, Optional
 from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
-#: Prefixes of environment variables that may influence a step. TensorFlow has several, because
-#: variables of Terraform, some of them secrets, begin with TF_, too.
+#: Prefixes of variables that may influence a step. Not all of TF_: Terraform's secrets use it.
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_"),
     *("ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "XLA_", "JAX_", "PYTENSOR_"),
@@ -83,7 +82,7 @@ def denormal_numbers() -> Any:
 
 
 def denormals(doubled: Any) -> str:
-    """Return whether a framework kept or flushed denormals when it doubled them; or ``both``."""
+    """Return ``kept``, ``flushed`` or ``both``, from denormals that were doubled."""
     import numpy as np
 
     is_kept = np.asarray(doubled).view(np.int32) != 0
@@ -102,7 +101,7 @@ def environment(variables: Dict[str, str]) -> Dict[str, str]:
 
 
 def allocator(files: Optional[List[str]]) -> Optional[str]:
-    """Return the name of the malloc in use, from the files that are mapped into memory."""
+    """Return the name of the malloc in use, from the mapped files."""
     if files is None:
         return None
     bases = [os.path.basename(path) for path in files]
@@ -119,10 +118,7 @@ def chosen(text: Optional[str]) -> Optional[str]:
 
 
 def cpu_quota(root: str, groups: str) -> Optional[float]:
-    """Return the number of CPUs that the process's cgroups allow; None without a limit.
-
-    Sources: cgroup-v2.rst, sched-bwc.rst of Linux.
-    """
+    """Return the number of CPUs that the process's cgroups allow."""
     limits: List[float] = []
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -138,13 +134,14 @@ def _cpu_controller(root: str) -> str:
 
 
 def _upwards(root: str, path: str) -> List[str]:
-    """Return a folder and its parents: ``("/r", "a/b")`` -> ``["/r/a/b", "/r/a", "/r"]``."""
+    """Return a folder and its parents: ``["/r/a/b", "/r/a", "/r"]``."""
     parts = [part for part in path.split("/") if part]
     return [os.path.join(root, *parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def _limit(place: str) -> List[float]:
-    """Return how many CPUs one cgroup (version 1 or 2) allows: ``[1.5]``; ``[]`` if unlimited."""
+    """Return how many CPUs a cgroup allows: ``[1.5]``, or ``[]`` if unlimited."""
+    # sources: cgroup-v2.rst, sched-bwc.rst of Linux
     words = (host.text_of(os.path.join(place, "cpu.max")) or "").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")

@@ -73,19 +73,16 @@ Readings = Dict[int, Times]  # by thread id
 
 
 class Waiting(NamedTuple):
-    """How long threads ran, and waited for a CPU, during a step.
-
-    ``others`` are further threads of this process; ``children`` are processes that load data.
-    """
+    """How long threads ran, and waited for a CPU, during a step."""
 
     thread_cpu_ns: Optional[int] = None
     waited_ns: Optional[int] = None
-    others_waited_ns: Optional[int] = None
-    children_waited_ns: Optional[int] = None
+    others_waited_ns: Optional[int] = None  # further threads of this process
+    children_waited_ns: Optional[int] = None  # processes that load data
 
 
 class ThreadWaits(NamedTuple):
-    """A reading of how long threads have waited for a CPU: folder in /proc -> thread -> ns."""
+    """How long threads have waited for a CPU: /proc folder -> thread -> ns."""
 
     cpu_ns: int
     waited_ns: Dict[str, Dict[str, int]]
@@ -100,11 +97,10 @@ def this_thread() -> Optional[int]:
 
 
 def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
-    """Return how long each thread of this process and its children has waited for a CPU."""
+    """Return how long threads of this process and its children waited for a CPU."""
     this = this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")
-    # This thread may lose its CPU while it reads the other threads. This must not count, so the
-    # thread reads its own times last before the measured time, and first after it.
+    # reading other threads takes time, so own times are read last before a step, first after it
     cpu_ns, own_ns = time.thread_time_ns(), _waited_of(own)
     by_folder = {folder: _waits_in(folder) for folder in (_TASKS, *_children())}
     if not ends:
@@ -129,7 +125,7 @@ def _clock_of(thread: int) -> int:
 
 
 def _waits_in(folder: str) -> Dict[str, int]:
-    """Return thread -> ns that it has waited for a CPU, from a folder such as ``/proc/7/task``."""
+    """Return thread -> ns waited for a CPU, from a folder like ``/proc/7/task``."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -139,7 +135,7 @@ def _waits_in(folder: str) -> Dict[str, int]:
 
 
 def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
-    """Return how long threads ran and waited between two readings, without ended threads."""
+    """Return how long threads ran and waited between two readings."""
     if before is None or after is None:
         return Waiting()
     more = {}

@@ -82,7 +82,7 @@ class Profiler:
         return calibration.readings(call, both(no_ranges, annotated))
 
     def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Return the cost of recording an event: trivial calls with the profiler minus without."""
+        """Return an event's cost: trivial calls with the profiler minus without."""
         if not self.has_known_cost:
             return {}
         trivial = self.trivial()
@@ -113,7 +113,7 @@ NSYS_RANGE = "profile"
 
 
 class NsysProfiler(Profiler):
-    """Opens the NVTX range that nsys records; the framework's profiler gives the facts."""
+    """Opens the NVTX range that nsys records."""
 
     profiler = "nsys"
     is_outside = True
@@ -144,8 +144,8 @@ class NsysProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """Open the range that nsys records, except in the first session, which is discarded."""
-        self._sessions += 1
+        """Open the range that nsys records."""
+        self._sessions += 1  # the first session is discarded
         with (self._ranges if self._sessions > 1 else no_ranges)(NSYS_RANGE):
             yield
 
@@ -164,7 +164,7 @@ KERAS = "keras"
 
 
 def framework_of(name: Optional[str] = None) -> str:
-    """Return the framework that runs the steps: the named one, or the only one imported."""
+    """Return the framework of the steps: named, or the only one imported."""
     if name == KERAS:
         return _checked(str(importlib.import_module(KERAS).config.backend()))
     if name is not None:

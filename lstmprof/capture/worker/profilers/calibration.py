@@ -36,16 +36,12 @@ class LoopTimes:
 
 @dataclasses.dataclass(frozen=True)
 class EventParts:
-    """Times within a call that records one event inside another, such as ``aten::item``.
+    """Times of one event inside another, such as ``aten::item``."""
 
-    ``before_ns`` and ``after_ns``: time in the outer event before and after the inner event.
-    ``range_ns``: length of an empty range.
-    """
-
-    before_ns: float
+    before_ns: float  # in the outer event, before the inner event
     inside_ns: float
-    after_ns: float
-    range_ns: float
+    after_ns: float  # in the outer event, after the inner event
+    range_ns: float  # of an empty range
 
 
 def readings(call: Call, ranges: Ranges) -> LoopTimes:
@@ -110,7 +106,7 @@ def _middle_half(lengths: Sequence[float]) -> float:
 def _divided(
     event_ns: Optional[float], range_ns: Optional[float], cost_parts: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
-    """Divide the cost of an event: return ns (before the event, inside it, inside a range)."""
+    """Divide an event's cost in ns: before it, inside it, inside a range."""
     if cost_parts is None or event_ns is None:
         return None, None, None
     whole = cost_parts.before_ns + cost_parts.inside_ns + cost_parts.after_ns

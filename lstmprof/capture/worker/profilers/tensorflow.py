@@ -33,11 +33,8 @@ class TensorflowProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """Run TensorFlow's profiler.
-
-        Its buffers grow as they are filled, which slows the steps of a session that is longer than
-        all before it: by 20 %, against 3 % in a second session of equal length (TensorFlow 2.21).
-        """
+        """Run TensorFlow's profiler."""
+        # growing buffers slow the longest session by 20 %, an equal second one by 3 % (TF 2.21)
         tf.profiler.experimental.start(folder)
         try:
             yield
@@ -91,14 +88,13 @@ def _call(module: str, function: str) -> Any:
 
 
 def synchronize() -> None:
-    """Wait for the device; before TensorFlow 2.10, copying the loss to the host waits instead."""
+    # before TensorFlow 2.10, copying the loss to the host waits instead
     wait = getattr(tf.test.experimental, "sync_devices", None)
     if wait is not None:
         wait()
 
 
 def _trace(step: int, name: str) -> ContextManager[Any]:
-    """Return a range; ``_r=1`` marks a step for the profiler."""
-    marks = {"step_num": step, "_r": 1} if name == "step" else {}
+    marks = {"step_num": step, "_r": 1} if name == "step" else {}  # ``_r`` marks a step
     trace: ContextManager[Any] = tf.profiler.experimental.Trace(name, **marks)
     return trace

@@ -142,7 +142,7 @@ class Tensorflow1Profiler(Profiler):
 
 
 def _gpu_name() -> Optional[str]:
-    """Return the name of the only GPU that this process sees, such as ``Tesla V100-SXM2-16GB``."""
+    """Return the GPU's name, such as ``Tesla V100-SXM2-16GB``."""
     for device in device_lib.list_local_devices():
         match = _DEVICE_NAME.search(device.physical_device_desc)
         if device.device_type == "GPU" and match:

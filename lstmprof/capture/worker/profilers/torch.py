@@ -37,7 +37,7 @@ class TorchProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """Return True on a GPU: a session lost its first kernels (torch 2.11, pytorch#192021)."""
+        # on a GPU, a session lost its first kernels (torch 2.11, pytorch#192021)
         return bool(self.device.type == "cuda")
 
     def find_device(self) -> None:
@@ -157,7 +157,8 @@ def _quiet(session: Any) -> Iterator[None]:
 
 
 def _gpus_in_use() -> List[int]:
-    """Return the GPUs that this process uses; waiting for another GPU would initialise it."""
+    """Return the GPUs that this process uses."""
+    # waiting for a GPU that is not in use would initialise it
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]
@@ -171,13 +172,14 @@ def _graphs_are_alive() -> bool:
 
 
 def keep_profiler_attached() -> None:
-    """Keep CUPTI loaded: with CUDA graphs, a second session would crash (torch's profiler.py)."""
+    """Keep CUPTI loaded: a second session with CUDA graphs would crash."""
+    # source: torch's profiler.py
     os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
     os.environ.setdefault("TEARDOWN_CUPTI", "0")
 
 
 def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
-    """Measure the events of ``Tensor.item``; None if their times are whole µs."""
+    """Measure the events of ``Tensor.item``."""
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:
         span = event.time_range
@@ -185,7 +187,7 @@ def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
     outer, inner = (sorted(named.get(name, ())) for name in NESTED)
     spans = [end - start for start, end in named.get(calibration.RANGE, ())]
     pairs = list(zip(outer, inner))
-    is_fine = any(end % 1e3 for _, end in outer)
+    is_fine = any(end % 1e3 for _, end in outer)  # else times are whole µs
     if not pairs or not spans or len(outer) != len(inner) or not is_fine:
         return None
     return calibration.EventParts(
@@ -201,8 +203,8 @@ MATMUL_PRECISIONS = {"none": "highest", "ieee": "highest", "tf32": "high", "bf16
 
 
 def fp32_precision(*place: str) -> Optional[str]:
-    """Return ``fp32_precision`` of a part of ``torch.backends``; None before PyTorch 2.9."""
-    if not hasattr(torch._C, "_get_fp32_precision_getter"):
+    """Return ``fp32_precision`` of a part of ``torch.backends``."""
+    if not hasattr(torch._C, "_get_fp32_precision_getter"):  # before PyTorch 2.9
         return None
     part: Any = torch.backends
     for name in place:
@@ -212,7 +214,7 @@ def fp32_precision(*place: str) -> Optional[str]:
 
 
 def settings(device_type: str) -> Dict[str, Any]:
-    """Return torch's current settings; None for those that this version does not show."""
+    """Return torch's current settings."""
     mkldnn = getattr(torch.backends, "mkldnn", None)  # since PyTorch 1.1
     onednn = getattr(mkldnn, "enabled", None)  # since PyTorch 1.11
     available = mkldnn is None or mkldnn.is_available()

@@ -34,8 +34,7 @@ OP_RULES: tuple[Rule, ...] = (
     LIBRARY_OP,
 )
 
-#: These rules are chosen in ``categories``, because the name alone does not decide: a copy may
-#: cast.
+#: Rules that ``categories`` chooses, because the name of the op is not enough.
 COPY_THAT_CASTS = Rule("cast", "torch", r"aten::copy_", "a copy to another element type")
 COPY_ON_DEVICE = Rule("layout", "any", r"(?i)memcpy", "a copy on or between devices")
 TRANSFER = Rule("transfer", "any", r"(?i)memcpy", "a copy between host and device")
@@ -73,11 +72,7 @@ def op_rule(name: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def path_rule(path: str) -> Rule | None:
-    """Return the rule for the end of an XLA instruction's ``op_name``.
-
-    Such an end is ``:MatMul`` (a type), ``/dot_general`` (JAX's primitive), ``/MatMul_1`` (a node
-    that TensorFlow named after its type), or a custom call.
-    """
+    """Find the rule for an XLA op_name by its end, such as ``/MatMul_1``."""
     if ":" in path[path.rfind("/") + 1 :]:
         return op_rule(path)
     last = path[path.rfind("/") :]
@@ -90,7 +85,7 @@ def path_rule(path: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def kernel_rule(name: str) -> Rule | None:
-    """Return a kernel's rule, by its function, else its namespaces, else template arguments."""
+    """Find a kernel's rule by its function, namespaces or template arguments."""
     parts = kernel_name(name)
     for text in (parts.short, parts.qualified, parts.template):
         for rule in KERNEL_RULES:
@@ -105,7 +100,7 @@ def rnn_family(name: str) -> str | None:
 
 
 def rule_text(number: int) -> str:
-    """Return a rule's unique text for the column ``rule``: ``op: <reason> (<framework>)``."""
+    """Return a rule's text for the column ``rule``: ``op: <reason> (<framework>)``."""
     rule, place = RULES[number], number
     for subject, rows in _SUBJECTS:
         if place < rows:

@@ -6,8 +6,8 @@ import re
 
 from lstmprof.events.annotate.rules.rule import Rule
 
-#: Names of loops: ``Scan{l0, while_loop=False}`` in PyTensor; ``for{cpu,l0}``,
-#: ``for{inplace{0,1,},cpu,l0}`` or ``forall_inplace,cpu,l0}`` in Theano.
+#: Names of loops: ``Scan{l0, …}`` in PyTensor, ``for{cpu,l0}`` or ``forall_inplace,cpu,l0}`` in
+#: Theano.
 SCAN = re.compile(
     r"^(?:pytensor::Scan\{(?P<pytensor>[^,}]*)"
     r"|theano::(?:for|do_while)(?:all_inplace,|\{inplace\{[\d,]*\},|\{)(?:cpu|gpu),(?P<theano>[^}]*))"
@@ -82,7 +82,7 @@ PYTENSOR_RULES: tuple[Rule, ...] = (
         "elements move and do not change",
     ),
     _chainer("cast", r"Cast", "the element type changes"),
-    # Chainer's function LSTM computes only the elementwise part of a cell, after the matmuls.
+    # Chainer's LSTM computes only the elementwise part of a cell.
     _chainer("pointwise", r"(?:LSTM|SLSTM|TreeLSTM|\w*GRU)(?:Grad)?", "a cell's gates"),
     _chainer("pointwise", r"[A-Z]\w*|_ \W+ _|-_", "element by element"),
 )

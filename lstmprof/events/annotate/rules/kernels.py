@@ -20,9 +20,9 @@ from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
 #: Suffixes that a compiler (``[clone .kd]``) or AMD's loader (``.kd``) adds to a symbol.
 _SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
-#: In mangled template arguments: numbers and built-in types before the first name.
+#: In mangled template arguments: what comes before the first name.
 _BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
-#: Template arguments that do not show what is computed: numbers, element types, chip generations.
+#: Template arguments that do not show what is computed: numbers, types, chips.
 _PLAIN_ARGUMENT = re.compile(
     r"\s*(?:\(.*\).*|-?\d.*|true|false|\w*(?:int|long|char|float|double|half|bool)\d*_?t?"
     r"|(?:ck_tile::)?gfx\w*)\s*"
@@ -38,21 +38,16 @@ _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
 
-#: A signature is cut to this many letters, and wrappers in wrappers are followed to this depth.
-#: Real signatures have at most 10,000 letters and three levels. Chosen by hand.
+#: Letters and nesting of a signature that are parsed; real ones: 10,000 letters, 3 levels at most.
 _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 
 
 @dataclass(frozen=True)
 class KernelName:
-    """The parts of a kernel's name.
+    """The parts of a kernel's name."""
 
-    ``qualified`` is the function with its namespaces. ``runs`` is what a wrapper kernel runs, or
-    the template arguments of an elementwise kernel.
-    """
-
-    qualified: str
-    runs: str = ""
+    qualified: str  # function with its namespaces
+    runs: str = ""  # what a wrapper kernel runs, or an elementwise kernel's arguments
     template: str = ""
 
     @property
@@ -63,15 +58,12 @@ class KernelName:
 
 @lru_cache(maxsize=65536)
 def kernel_name(kernel: str) -> KernelName:
-    """Split the signature of a kernel into its parts; the signature may be mangled."""
+    """Split the signature of a kernel, mangled or not."""
     return _named(kernel[:_MOST_LETTERS], _MOST_NESTED)
 
 
 def _named(kernel: str, nested: int) -> KernelName:
-    """Split the signature of a kernel; a wrapper kernel gets the name of what it runs.
-
-    Wrappers in wrappers are followed up to ``nested`` levels.
-    """
+    """Split a kernel's signature, and find what a wrapper kernel runs."""
     name = _SUFFIX.sub("", _UNNAMED.sub("_", kernel)).strip()
     match = MANGLED.match(name)
     qualified, template = _encoded(name, match.end()) if match else _written(name)
@@ -83,7 +75,7 @@ def _named(kernel: str, nested: int) -> KernelName:
 
 
 def _first_name(template: str, nested: int) -> str:
-    """Return the first template argument that names a function, not a number or element type."""
+    """Return the first template argument that names a function."""
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
     name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
@@ -95,7 +87,7 @@ def _first_name_encoded(template: str) -> str:
 
 
 def _written(name: str) -> tuple[str, str]:
-    """Return (qualified name, template arguments): ``void a::f<int>(T)`` -> ``a::f``, ``int``."""
+    """Split a signature: ``void a::f<int>(T)`` -> ``a::f``, ``int``."""
     depth, begin, first, last = 0, 0, 0, 0
     for place, letter in enumerate(name):
         if letter == "<":
@@ -115,7 +107,7 @@ def _written(name: str) -> tuple[str, str]:
 
 
 def _arguments(template: str) -> list[str]:
-    """Split template arguments at the outermost commas: ``a<b, c>, d`` -> ``a<b, c>``, ``d``."""
+    """Split template arguments: ``a<b, c>, d`` -> ``a<b, c>``, ``d``."""
     depth, begin, arguments = 0, 0, []
     for place, letter in enumerate(template):
         depth += (letter in "<([{") - (letter in ">)]}")
@@ -126,7 +118,7 @@ def _arguments(template: str) -> list[str]:
 
 
 def _encoded(name: str, place: int) -> tuple[str, str]:
-    """Return (qualified name, template arguments) of a mangled symbol (Itanium ABI)."""
+    """Split a mangled symbol into qualified name and template arguments."""
     parts, end = unmangled(name, place)
     return "::".join(parts), name[end:] if name[end : end + 1] == "I" else ""
 
@@ -153,14 +145,14 @@ _HELPER = re.compile(
 
 @lru_cache(maxsize=65536)
 def is_product(kernel: str) -> bool:
-    """Return whether a kernel's name shows a matmul, convolution or attention, not a helper."""
+    """Return whether a kernel's name shows a matmul, convolution or attention."""
     name = kernel_name(kernel)
-    # cuBLAS calls some kernels only ``kernel``; their namespaces decide: internal::gemvx::kernel.
+    # cuBLAS calls some kernels only ``kernel``, as in internal::gemvx::kernel.
     tells = f"{name.qualified} {name.runs}" if name.runs or name.short == "kernel" else name.short
     return _PRODUCT.search(tells) is not None and _HELPER.search(name.short) is None
 
 
-#: Kernels that XLA's autotuner runs beside those that it times, with the same ``op_name``.
+#: Kernels that XLA's autotuner runs beside the kernels that it times.
 AUTOTUNER_CHECK = Rule(
     "pointwise",
     "XLA",
@@ -172,11 +164,10 @@ AUTOTUNER_DELAY = Rule("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps
 ROCM_MEMSET = Rule("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
 ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
 
-#: Kernels whose name decides even inside an op, because they are not the work of the op.
+#: Kernels that are not the work of the op around them, so their name decides.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
-#: Copies between tensors of one device; many ops begin or end with one. If a copy casts, ATen's
-#: kernel has a template argument for casting loads and stores. Source: ATen's Loops.cuh.
+#: Copies between tensors of one device. Source for casting copies: ATen's Loops.cuh.
 ATEN_CAST = Rule(
     "cast",
     "torch",

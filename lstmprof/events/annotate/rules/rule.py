@@ -31,14 +31,14 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Rule:
-    """A name that matches ``expression`` has this category; None: the op only calls other ops."""
+    """A regular expression for names of one category."""
 
-    category: str | None
+    category: str | None  # None: the op only calls other ops
     framework: str
     expression: str
     reason: str
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Return the compiled ``expression``; few commands need it, so it is compiled late."""
+        """Compile ``expression`` when it is first used."""
         return re.compile(self.expression)

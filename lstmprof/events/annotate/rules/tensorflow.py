@@ -115,8 +115,7 @@ _MOVES = (
     r"|concatenate|broadcast|pad|reverse|gather|scatter|iota)"
 )
 
-#: XLA's ops on a CPU, one per instruction, and passes of XLA's compiler, named after what they
-#: rewrite: ``all-reduce-simplifier``, ``dot_canonicalizer``.
+#: XLA's ops on a CPU, and its compiler passes (``all-reduce-simplifier``, ``dot_canonicalizer``).
 XLA_RULES: tuple[Rule, ...] = (
     _xla(
         None,
@@ -159,7 +158,7 @@ XLA_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: Rules for the end of an ``op_name``: JAX's primitives, and TensorFlow's default names of nodes.
+#: Rules for the end of an ``op_name``, from JAX or TensorFlow.
 PRIMITIVE_RULES: tuple[Rule, ...] = (
     _primitive("rnn", r"rnn(?:_fwd|_bwd)?", "the primitive of cuDNN's recurrent layers"),
     _primitive("gemm", r"dot_general|dot|ragged_dot(?:_general)?|scaled_(?:dot|matmul)", "GEMM"),

@@ -10,8 +10,7 @@ def _torch(category: str | None, names: str, reason: str) -> Rule:
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
-#: An op that no other rule matches, usually of a library such as torchvision. Kernel rules classify
-#: it, and each of its kernels, by name.
+#: Rule of unknown ops, such as torchvision's; their kernels are classified by name.
 LIBRARY_OP = Rule(
     "other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"
 )
@@ -143,7 +142,7 @@ TORCH_RULES: tuple[Rule, ...] = (
     _torch("pointwise", r"_?upsample\w*|grid_sampler\w*|affine_grid\w*", "interpolation"),
 )
 
-#: Inductor's kernel names may also list ops that only rearrange data.
+#: Ops that only rearrange data, which Inductor's kernel names may also list.
 _VIEW = r"(?:_unsafe_view|view|permute|expand|unsqueeze|squeeze|select|slice|t|detach|alias)"
 _MOVE = r"(?:clone|copy_?|cat|stack|transpose|constant_pad_nd|index|roll|flip|split|repeat)"
 _VIEWS_ONLY = rf"triton_poi_fused_(?:{_VIEW}_)*"
@@ -151,8 +150,7 @@ _VIEWS_ONLY = rf"triton_poi_fused_(?:{_VIEW}_)*"
 #: Beginning of Inductor's C++ kernels for CPUs; graphs may be numbered.
 _CPP = r"(?:graph_\d+_)?cpp_fused_"
 
-#: Inductor's kernel names begin with the type of kernel (pointwise, reduction, persistent
-#: reduction, template); the ops that the kernel computes follow.
+#: Inductor's kernel names: type of kernel, then ops, as in ``triton_poi_fused_add_sigmoid``.
 _INDUCTOR = (
     ("softmax_loss", rf"{_CPP}\w*softmax\w*", "softmax or loss, in C++"),
     ("reduction", rf"{_CPP}\w*(?:sum|mean|amax|amin|var)_\w*", "reduction, in C++"),
@@ -181,7 +179,7 @@ _INDUCTOR = (
     ("conv", r"triton_tem_\w*convolution\w*", "convolution template"),
     ("gemm", r"triton_(?:tem|mm)_.*", "GEMM template"),
 )
-#: Each row of ``_INDUCTOR`` makes a rule for ops and a rule for kernels.
+#: Each row of ``_INDUCTOR`` makes a rule for ops and one for kernels.
 INDUCTOR_OPS = tuple(
     Rule(category, "torch.compile", names, f"Inductor's {reason}")
     for category, names, reason in _INDUCTOR

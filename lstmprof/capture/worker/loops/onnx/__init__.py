@@ -140,7 +140,7 @@ class Trainer(loops.Trainer):
 
 
 def phases(nodes: Sequence[NodeEvent], ranges: Sequence[NodeEvent]) -> List[NodeEvent]:
-    """Return the ranges ``forward`` and ``loss`` around the nodes of each call of the engine."""
+    """Return the ranges ``forward`` and ``loss`` of each call of the engine."""
     calls = [event for event in ranges if event.name == "program"]
     return [
         phase

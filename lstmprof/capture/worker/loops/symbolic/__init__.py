@@ -147,7 +147,7 @@ class Sgd:
 
 
 class Adam:
-    """D. Kingma, J. Ba, "Adam" (2014), algorithm 1."""
+    """Adam (Kingma and Ba, 2014, algorithm 1)."""
 
     def __init__(self, library: Library, workload: Workload, parameters: Dict[str, Any]) -> None:
         self.library, shared = library, library.package.shared
@@ -178,8 +178,7 @@ PRODUCTS = ("Dot22", "Dot22Scalar", "Gemm", "Dot", "BatchedDot")
 def clocked_linker(machine: Any, library: str, readings: Readings) -> Any:
     """Return a linker that reads a clock around each thunk."""
 
-    # The class, not its object, has the readings: libraries create further linkers of this class,
-    # such as for a Scan's graph.
+    # the class has the readings: libraries create more linkers of it, such as for a Scan
     class ClockedLinker(machine):  # type: ignore[misc]
         def __init__(self, **options: Any) -> None:
             super().__init__(**dict(options, use_cloop=False))
