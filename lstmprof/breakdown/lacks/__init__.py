@@ -25,7 +25,7 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
 _STACKS = "Python stacks"
 SHAPES = "input shapes"
 ALLOCATIONS = "allocations"
-#: Settings of ``torch.profiler`` that slow down each op → the data they record.
+#: Setting of ``torch.profiler`` that slows down each op → the data that the setting records.
 _COSTLY = {
     "with_stack": _STACKS,
     "with_modules": "modules",
@@ -35,7 +35,7 @@ _COSTLY = {
 }
 #: Formats of TensorFlow and JAX, which use a GPU if there is one.
 _GPU_BY_DEFAULT = ("xplane", "trace_viewer", "tf1_timeline")
-#: An accelerator's name is cropped to this number of characters.
+#: Most characters of an accelerator's name in a sentence.
 _WIDTH = 60
 
 
@@ -213,15 +213,15 @@ def _ranges_alone(r: Recording) -> str:
 #: Least affected share of time or events that is reported: less hardly changes a percentage.
 LEAST_SHARE = 0.005
 
-#: Kinds of missing data (here and below): no op and no Python frame in the ranges or steps.
+#: Kind of missing data: no op and no Python frame in the ranges or steps.
 RANGES_WITHOUT_OPS = "ranges without ops"
-#: The program used an accelerator whose activities are unknown.
+#: Kinds of missing data: the activities of an accelerator that the program used.
 NO_GPU, TPU_UNREAD = "no GPU activity", "TPU not read"
-#: The profile names a GPU, and nothing shows whether the program used it.
+#: Kind of missing data: whether the program used the GPU that the profile names.
 GPU_UNSEEN = "GPU unused or not recorded"
-#: Device activities were recorded without host events, or without launch calls.
+#: Kinds of missing data: the host events, or the launch calls, of device activities.
 NO_HOST, NO_LAUNCHES = "no host", "no launches"
-#: Activities begin before their launch calls.
+#: Kind of faulty data: activities begin before their launch calls.
 CLOCKS = "clocks of host and device"
 #: Kind of missing data → its name for users, if the kind does not explain itself.
 WORDS = {
@@ -499,7 +499,7 @@ RULES = (
 
 #: Kind of missing data that the reader of the profile's format noted in run.json.
 NOTE = "note"
-#: Ranks that a sentence lists one by one.
+#: Most ranks that a sentence lists one by one.
 _MOST_RANKS_SHOWN = 8
 
 
