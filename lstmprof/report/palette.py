@@ -133,7 +133,7 @@ OTHERS = Family(
 )
 BY_HOST = Family(
     "host overhead",
-    "nothing is computed because the host is busy with something else; a GPU waits for its host",
+    "the host computes nothing, because it does something else; a GPU waits for the host",
     (
         Part(
             "launch latency",
@@ -166,7 +166,8 @@ OTHERWISE = Family(
             "queued",
             "#9e8c37",
             "#bba432",
-            "the device does not start queued work, mostly because it waits for another stream",
+            "the device does not start queued work, mostly because this work waits for another "
+            "stream",
         ),
         Part("profiler", "#675f17", "#e0d88c", "the profiler's own overhead"),
         Part(

@@ -52,7 +52,7 @@ class ModuleSizes:
             self._thread = threading.get_ident()
             for module in self._modules:
                 self._undo.append(functools.partial(setattr, module, "forward", module.forward))
-                # wrap ``forward``: hooks on modules miss direct calls of ``forward``, as in AWD-LSTM
+                # wrap ``forward``: hooks miss direct calls of ``forward``, as in AWD-LSTM
                 module.forward = self._noted(module.forward)
 
     def step_ends(self) -> None:

@@ -118,7 +118,7 @@ class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
 
     def backward_postprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
         end_ns = time.perf_counter_ns()
-        # name an old-style function's event Grad, because the function computes its gradient itself;
+        # name an old-style function's event Grad: the function computes its gradient itself;
         # other functions call functions for the gradient, which are timed, too
         ending = "Grad" if isinstance(function, FunctionAdapter) else "Backward"
         name = "chainer::{}{}".format(function.label, ending)
