@@ -38,16 +38,17 @@ _NOUN_OF_CATEGORY = {
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
-#: Nouns: a ``layer`` is a recurrent layer in one op or kernel, a ``cell`` one time step of it.
+#: Nouns for work: a ``layer`` is a recurrent layer in one op or kernel, a ``cell`` one of its time
+#: steps.
 WORK = (*dict.fromkeys(_NOUN_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
 #: cuDNN's names for the gradients of a convolution: ``dgrad`` of its input, ``wgrad`` of weights.
 _PASSES = ("", "dgrad", "wgrad")
-#: Ops for one time step in TensorFlow and Chainer.
+#: Pattern of ops for one time step in TensorFlow and Chainer.
 _CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$")
 _COPY_CALL = re.compile(r"Memcpy|Memset")
 
-#: If the mean is more than this many times the median, a few long durations distort it.
+#: Ratio of mean to median above which a few long durations distort the mean.
 _FAR_FROM_MEDIAN = 5
 
 
@@ -162,7 +163,7 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
     names, texts = events.texts("name")
     calls = np.full(len(rows), NONE, dtype=np.int64)
     code_of = {text: code for code, text in enumerate(texts)}
-    # Code of the op's type (``MatMul`` of ``lstm/MatMul:MatMul``), and code of its whole name.
+    # find codes: of the op's type (``MatMul`` of ``lstm/MatMul:MatMul``), and of the whole name
     types = np.array([code_of.get(text.rpartition(":")[2], NONE) for text in (*op_texts, "")])
     own = np.array([code_of.get(text, NONE) for text in (*op_texts, "")])
     so_named = np.flatnonzero((ops[rows] >= 0) & (types[ops[rows]] == names[rows]))
