@@ -1,4 +1,4 @@
-"""Causes: layers that run one cell at a time, or are called once per time step."""
+"""Causes of slow steps: a layer runs cell by cell, or the program calls it once per time step."""
 
 from __future__ import annotations
 
