@@ -44,7 +44,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The base class of the parts of run.json."""
 
 
-#: ``WorkloadInfo.loss`` → its name for users.
+#: Value of ``WorkloadInfo.loss`` → name of the loss for users.
 _LOSS_WORDS = {"ce": "cross-entropy", "ctc": "CTC", "mse": "mean-squared-error"}
 
 
