@@ -98,14 +98,14 @@ class Breakdown:
         if len(self.ranks) < 2:
             return self.events()
         loaded = loaded or self.events_of_ranks([rank])
-        # with a few events of other ranks, each thread keeps its number
+        # include a few events of other ranks, so that each thread keeps its number
         return loaded.table(SCHEMA.names, rows_of_ranks(loaded, [rank]))
 
     def events_of_ranks(self, ranks: Collection[int | None]) -> Packed:
         """Return the events of ``ranks``, and a few events of other ranks."""
         names = SCHEMA.names
         loaded = self.packed(names) if self.step_range else self.run.packed(names)
-        # with a few events of other ranks, each thread keeps its number
+        # include a few events of other ranks, so that each thread keeps its number
         return loaded.only(names, rows_of_ranks(loaded, ranks))
 
     def packed(self, columns: Sequence[str]) -> Packed:

@@ -55,7 +55,7 @@ class MeanStep:
     device: int | None  # None: the host
     steps: int
     total_ns: int  # of all steps
-    # sums over all steps, such as ("busy", "gemm", 2_000_000)
+    # sums over all steps: (state, part, ns), such as ("busy", "gemm", 2_000_000)
     parts: tuple[tuple[str, str, int], ...]
     recording: Recording | None = None
     clean: bool = False  # without disturbances and profiler overhead

@@ -55,14 +55,14 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
-#: Bytes that DuckDB may use before it writes to disk, and of stack and heap per thread.
+#: Bytes that DuckDB may use before writing to disk, and bytes of stack and heap per thread.
 _MOST_BYTES = 2**30
 _THREAD_BYTES = 2**27
 _STATM = Path("/proc/self/statm")
 #: Seconds between two interrupts of a query.
 _AGAIN_S = 0.1
 
-#: How DuckDB's suggestions of another name begin.
+#: Beginnings of DuckDB's suggestions of another name.
 _HINTS = ("Did you mean", "Candidate ", "Either ")
 
 _BATCH_ROWS = 2048
@@ -150,7 +150,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
         duckdb.connect() as database,
         ThreadPoolExecutor(1) as thread,
     ):
-        # Start the thread now: a signal during a later start would hide it from the pool.
+        # start the thread now: a signal during a later start would hide the thread from the pool
         thread.submit(bool).result()
         query = _Query(database, thread, timeout_s)
         _lock(database, _add_tables(query, runs, _words(database, sql)), str(spill))
@@ -158,7 +158,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
             result = query.waited_for(lambda: database.execute(sql).description)
             names = [name for name, *_ in result]
             types = [str(type_) for _, type_, *_ in result]
-            # DuckDB may reject the query even while rows are read
+            # yield inside the error handling: DuckDB may reject the query even while rows are read
             yield Answer(names, types, _rows(query))
 
 
@@ -236,7 +236,7 @@ class _Query:
     def _stop(self) -> None:
         """Interrupt the query until its thread is free."""
         ended = self.thread.submit(bool)
-        # DuckDB ignores an interrupt that comes too early
+        # interrupt again and again, because DuckDB ignores an early interrupt
         while not ended.done():
             with suppress(Exception):  # DuckDB raises while it reads a table from Python
                 self.database.interrupt()
@@ -244,7 +244,7 @@ class _Query:
 
     def register(self, name: str, table: pa.Table) -> None:
         """Let queries read ``table`` under ``name``."""
-        # in the main thread, DuckDB would hide an exception raised by a signal
+        # register in the query's thread: in the main thread, DuckDB would hide a signal's exception
         self.waited_for(lambda: self.database.register(name, table))
 
 
@@ -258,7 +258,7 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:
         raise UsageError("the query must be exactly one SELECT", "tables: " + ", ".join(NAMES))
-    # DuckDB's ``get_table_names`` would be exact, but may access the network
+    # take all words: DuckDB's exact ``get_table_names`` may access the network
     return set(re.findall(r"\w+", sql.lower()))
 
 

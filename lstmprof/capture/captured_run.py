@@ -42,9 +42,9 @@ PER_STEP = (
 )
 #: Entries of run.json that must be equal in all rounds.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
-#: Except this one: each process may flush denormals or keep them.
+#: The one entry of ``ALIKE`` that may differ: each process may flush denormals or keep them.
 NOT_ALIKE = "settings.framework_denormals"
-#: Columns of timings.parquet that are summed for run.json, without warm-up.
+#: Name in run.json -> column of timings.parquet that is summed for it, without warm-up.
 SUMS = {
     "timing_wall_ns": "wall_ns",
     "timing_cpu_ns": "cpu_ns",
@@ -133,7 +133,7 @@ def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) 
 def _read(result: CaptureResult) -> Profile:
     profile = formats.read(result.profiles[0])
     events = profile.events
-    # a last step that was cut short is no step
+    # ``cut`` has the last step's window if the profile ends before that step does
     cut = windows(events, captured=True)[len(result.metadata["profiled_wall_ns"]) :]
     if not cut or cut[0].step is None:
         return profile

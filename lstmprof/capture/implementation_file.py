@@ -17,7 +17,7 @@ from lstmprof import implementations
 from lstmprof.base.errors import UsageError, unknown_name
 from lstmprof.implementations import UNUSUAL, Implementation
 
-#: Frameworks that have a training loop for users' networks; Keras runs on one of them.
+#: Frameworks whose training loop can run a user's network; Keras runs on one of these.
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 #: Imported package -> framework. A file that imports only Keras runs on TensorFlow.
 _FRAMEWORK_OF_IMPORT = {name: name for name in FRAMEWORKS}
@@ -128,7 +128,7 @@ def _framework(tree: ast.Module, name: str) -> str:
             raise unknown_name("FRAMEWORK of {}".format(name), stated, FRAMEWORKS)
         return stated
     roots = list(_imported(tree))
-    # Keras last: a file that runs Keras on JAX or PyTorch imports that framework, too
+    # look for Keras last, because a file with Keras on JAX or PyTorch imports both packages
     for root in [root for root in roots if root != "keras"] + roots:
         if root in _FRAMEWORK_OF_IMPORT:
             return _FRAMEWORK_OF_IMPORT[root]

@@ -21,7 +21,7 @@ from lstmprof.capture.worker.profiling import DOMAIN, compressed
 REPORT = "report"
 DATABASE = "steps.sqlite"
 _IMPORTER = "QdstrmImporter"
-#: Where the importer may be, relative to nsys.
+#: Folders that may contain Nsight Systems' importer, relative to nsys.
 _IMPORTER_FOLDERS = (
     *("../host-linux-x64", "../../host-linux-x64"),
     *("../lib/nsight-systems/host-linux-x64", "../../../nsight-systems/host-linux-x64"),  # Debian
@@ -48,7 +48,7 @@ def around(command: Sequence[str], folder: Path) -> list[str]:
             f"--nvtx-capture={NSYS_RANGE}@{DOMAIN}",
             "--capture-range-end=stop",
         ),
-        # without this, nsys ignores ranges whose name is no registered NVTX string
+        # make nsys find the capture range, whose name is no registered NVTX string
         *("--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "--force-overwrite=true"),
         *(f"--output={folder / REPORT}", *command),
     ]
@@ -59,7 +59,7 @@ class Lifeline:
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
-        # Opened for reading, too: opening for writing only would wait for a reader.
+        # Open the FIFO for reading, too: opening it only for writing would wait for a reader.
         self._fifo = os.open(path, os.O_RDWR)
 
     def close(self) -> None:
@@ -68,12 +68,12 @@ class Lifeline:
 
 def export(folder: Path, place: str = ".") -> None:
     """Export the nsys report to SQLite, and add both files to the worker's result."""
-    # imported here: a machine that only captures may lack libraries for reading profiles
+    # import late, because a machine that only captures may lack libraries for reading profiles
     from lstmprof.formats.cuda.nsys import export_command
 
     report = folder / f"{REPORT}.nsys-rep"
     stream = folder / f"{REPORT}.qdstrm"
-    # the nsys of some distributions (Debian) leaves a recording without a report
+    # convert the recording: the nsys of some distributions (Debian) writes no report
     if not report.exists() and stream.exists():
         _run([_importer(), "-i", str(stream)])
     if not report.exists():

@@ -19,10 +19,10 @@ from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Prefix of a node's name, if TensorFlow inlined its loop or branch: ``while/body/_1/``.
+#: Prefix of a node's name that shows an inlined TensorFlow loop or branch: ``while/body/_1/``.
 _INLINED = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
 _OP_TYPE = re.compile(r":\w+$")
-#: Prefix of a node's name, if TensorFlow inlined its function: ``PartitionedCall/``.
+#: Prefix of a node's name that shows an inlined TensorFlow function: ``PartitionedCall/``.
 _CALLED = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
 #: Inputs of one op: shapes as JSON, element types as JSON, and the step (None: every step).
@@ -59,7 +59,7 @@ def _joined(
     rows = np.flatnonzero(
         events.is_kind("op") & events.where_name(lambda name: _plain(name) in recorded)
     )
-    # inputs recorded in the same step are exact, so they replace the profiler's shapes
+    # names of ops whose inputs were recorded in the same step: these replace the profiler's shapes
     exact = {name for name, entries in recorded.items() if entries[0][2] is not None}
     wanted = (events.texts("shapes")[0] == NONE) | events.where_name(exact.__contains__)
     rows = rows[(step[rows] != UNKNOWN) & wanted[rows]]

@@ -16,25 +16,25 @@ from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload, checked
 
 MODES = ("train", "forward")
-#: fp32 never uses TF32. amp-*: the framework's own mixed precision, fp16 with gradient scaling.
+#: Precisions. fp32 never uses TF32; amp-* is mixed precision, amp-fp16 with gradient scaling.
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 LONGEST_S = 30 * 86400.0
-#: Worker processes per run; fewer than three would not show how much timings differ by process.
+#: Worker processes per run; fewer than three hide how much timings differ between processes.
 ROUNDS = 3
-#: Profiled steps of all rounds together; among ten steps, at least one is undisturbed.
+#: Profiled steps in all rounds; among ten steps, at least one is undisturbed.
 PROFILED = 12
-#: Programs that can sample the worker's call stacks.
+#: Names of the programs that can sample the worker's call stacks.
 PY_SPY, PERF = "py-spy", "perf"
 SAMPLERS = (PY_SPY, PERF)
 FRAMEWORKS_OWN, NSYS = "framework", "nsys"
 PROFILERS = (FRAMEWORKS_OWN, NSYS)
 
 RESULT = "result.json"
-#: A FIFO that lstmprof keeps open; when it closes, the process under Nsight Systems ends.
+#: File name of a FIFO; when lstmprof closes the FIFO, the process under Nsight Systems ends.
 LIFELINE = "lifeline"
-#: Line that a worker prints to end its turn and to request its next turn.
+#: Line that a worker prints to end its turn and to ask for the next turn.
 TURN = "turn"
-#: Prefix of a worker's progress lines, because nsys writes to the same pipe.
+#: Prefix of a worker's progress lines, which differ from nsys's lines in the same pipe.
 MARK = "lstmprof: "
 
 
@@ -47,12 +47,12 @@ class CaptureRequest:
     device: str = "auto"  # auto: the first GPU that the framework can use, else the CPU
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
-    # of all rounds together; the ten of one round suffice for a confidence interval of the median
+    # timed steps of all rounds; one round's ten steps suffice for the median's confidence interval
     iterations: int = 30
     timing_s: Optional[float] = None  # no iteration is timed after this many seconds
-    # None: as many as the implementation needs
+    # warm-up steps; None: as many as the implementation needs
     warmup: Optional[int] = None
-    # per round; None: PROFILED in all rounds together
+    # profiled steps per round; None: ``PROFILED`` steps in all rounds
     profile_steps: Optional[int] = None
     profiler: str = FRAMEWORKS_OWN  # one of PROFILERS
     seed: int = 0
@@ -71,7 +71,7 @@ class CaptureRequest:
     sampler_s: float = 10.0  # over all rounds
     turn_with: Tuple[str, ...] = ()  # runs whose workers take turns, including this one
     cpus: Tuple[int, ...] = ()  # CPUs to use; empty: the idlest
-    # the user's own implementation
+    # the file with the user's own implementation
     file: Optional[ImplementationFile] = None
 
     def __post_init__(self) -> None:

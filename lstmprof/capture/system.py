@@ -23,11 +23,11 @@ from lstmprof.capture.worker.machine.driver import (
 )
 
 OK, MISSING = "ok", "missing"
-#: An import that takes longer hangs.
+#: Seconds after which ``lstmprof system`` treats an import as hung.
 _IMPORT_S = 300.0
-#: ``RmProfilingAdminOnly: 1`` in it means that only root may read GPU counters.
+#: File of NVIDIA's driver; ``RmProfilingAdminOnly: 1`` lets only root read GPU counters.
 _PARAMETERS = Path("/proc/driver/nvidia/params")
-#: Above 2, users cannot read the CPU's counters.
+#: File of Linux with a number; above 2, users cannot read the CPU's counters.
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
 

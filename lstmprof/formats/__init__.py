@@ -20,7 +20,7 @@ from lstmprof.formats import foreign, raw_file
 from lstmprof.formats.kineto import stream
 from lstmprof.formats.raw_file import RawFile
 
-#: The modules of this folder that read a format, in the order in which ``read`` tries them.
+#: Modules of this folder that read one format each, in the order in which ``read`` tries them.
 FORMATS = (
     "memory_snapshot",
     "onnxruntime",  # before kineto, whose categories include that of ONNX Runtime's GPU events

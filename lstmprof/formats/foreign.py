@@ -15,7 +15,7 @@ _NOT_YET = (
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 
-#: (first bytes of the file, what the file is, what the user should do)
+#: Table of known first bytes: (bytes, what the file is, what the user should do).
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (
         b"version https://git-lfs.github.com/spec/",
@@ -37,12 +37,12 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
 _ROCPROF = (
     "give a torch.profiler JSON, or record with rocprofv3 --runtime-trace --output-format json"
 )
-#: Execution traces of PyTorch and Chakra have operators and their dependencies, but no times.
+#: Message for execution traces of PyTorch and Chakra, which have operators but no times.
 _EXECUTION_TRACE = (
     "is an execution trace (operators and their dependencies, but not when they ran)",
     "give the torch.profiler JSON of the same run; record_shapes=True adds the shapes",
 )
-#: (endings of the file's name, what the file is, what the user should do)
+#: Table of known file names: (endings, what the file is, what the user should do).
 _NAMED = (
     ((".et",), *_EXECUTION_TRACE),
     ((".qdstrm",), "is an unfinished Nsight Systems stream", "convert it with QdstrmImporter"),
@@ -144,7 +144,7 @@ def _is_rocprof(document: Any) -> bool:
     return any(isinstance(a, dict) and "BeginNs" in a and "EndNs" in a for a in args)
 
 
-#: (test of the parsed JSON, what a file is that passes the test, what the user should do)
+#: Table of known JSON: (test of the parsed JSON, what the file is, what the user should do).
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_is_rocprof, "is JSON of an older rocprof, which lstmprof does not read", _ROCPROF),
     (

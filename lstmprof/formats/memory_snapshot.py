@@ -41,7 +41,7 @@ from lstmprof.events.table import EventTable
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
 
-#: Action of the allocator -> (counter, sign of the change).
+#: Action of PyTorch's allocator -> (counter, sign of the change).
 _CHANGES = {
     "alloc": (ALLOCATED, 1),
     "free_requested": (ALLOCATED, -1),
@@ -54,9 +54,9 @@ _BEFORE, _ENGINE, _NO_PYTHON = "(before the snapshot's history)", "(backward)", 
 _ENGINE_FRAME = "torch::autograd::Engine::"
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<frozen ")
 _HISTORY = "call torch.cuda.memory._record_memory_history() before the first step"
-#: Least bytes of memory that a dict, list or tuple takes.
+#: Fewest bytes of memory that a dict, list or tuple takes.
 _OBJECT_BYTES = 56
-#: A size or time, small enough for exact sums in float64.
+#: Type of a size or time that is small enough for exact sums in float64.
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**52)]
 
 
@@ -133,7 +133,7 @@ def _snapshot(raw: RawFile) -> _Snapshot:
     pickled = _restricted(raw)
     if not isinstance(pickled, dict) or not {"segments", "device_traces"} <= pickled.keys():
         raise _foreign(raw, "is a pickle, but no memory snapshot of PyTorch")
-    # A pickle can repeat a list without growing, but copies of it would take much memory.
+    # Reject repeated lists: the pickle stays small, but copies of the lists take much memory.
     lists = [*pickled["device_traces"], *(segment["blocks"] for segment in pickled["segments"])]
     if sum(map(len, lists)) > raw.length:
         raise ValueError("it repeats lists")

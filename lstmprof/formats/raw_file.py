@@ -26,22 +26,22 @@ from lstmprof.base.errors import PERMISSIONS, ProfileError
 from lstmprof.base.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: Largest file that is read: twice the largest that Perfetto opens.
+#: Largest file in bytes that is read: twice the largest file that Perfetto opens.
 MAX_BYTES = 4 * 2**30
-#: A file beyond both limits is a bomb; gzip makes traces 10 to 50 times smaller, zeros 1030 times.
+#: Largest ratio of unpacking for a larger file: gzip packs traces 10 to 50 times, zeros 1030 times.
 MAX_RATIO = 200
 FREE_BYTES = 8 * 2**20
-#: Memory that parsed JSON may take, whatever the size of the file.
+#: Bytes of memory that parsed JSON may take, whatever the size of the file.
 FREE_OBJECT_BYTES = 2**30
-#: Memory of parsed JSON per byte of the file: traces take 5 to 10, a hostile ``{},{},…`` 25.
+#: Most memory of parsed JSON per byte of the file: traces take 5 to 10, a hostile ``{},{},…`` 25.
 _MOST_GROWTH = 16
-#: Bytes of memory per character of JSON, measured in traces.
+#: Character of JSON -> bytes of memory that its parsed value takes, measured in traces.
 _OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 40), (b'"', 15), (b".", 24))
 _CHUNK_BYTES = 2**20
 _HEAD_BYTES = 4096
 
 _MOST_TRIES = 16
-#: Beginning of Python's error message for text after a JSON document.
+#: Beginning of Python's error message about text after a JSON document.
 _EXTRA_TEXT = "Extra data"
 _BOM = b"\xef\xbb\xbf"
 # Possessive quantifiers (++, *+) prevent slow backtracking in hostile text.
@@ -246,7 +246,7 @@ def json_document(
 ) -> Any:
     """Parse JSON, repaired if necessary, with floats as texts."""
     _check_objects(path, content, most_object_bytes)
-    # undecodable bytes become lone surrogates, which ``rows.clean`` replaces
+    # decode invalid bytes as lone surrogates, which ``rows.clean`` replaces
     text = content.removeprefix(_BOM).decode("utf-8", errors="surrogateescape")
     try:
         try:
@@ -353,7 +353,7 @@ def _fault(
 
 MOST_FILES = 10_000
 _AGAIN = "copy or create the archive again"
-#: Errors that ``tarfile`` raises for manipulated headers.
+#: Errors that ``tarfile`` raises if the headers of a tar file are manipulated.
 _DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError, LookupError)
 
 

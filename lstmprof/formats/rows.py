@@ -15,9 +15,9 @@ from lstmprof.events.schema import SCHEMA
 from lstmprof.events.spool import Spool
 from lstmprof.events.table import events_table
 
-#: Later or earlier times are damage; the difference of two smaller times fits into int64.
+#: Largest time that is not damaged; the difference of two such times fits into int64.
 MAX_NS = 2**61
-#: 2001-09-09: later times are dates since 1970, earlier ones are uptimes.
+#: First time that is a date (2001-09-09); earlier times count from the machine's start.
 _FIRST_DATE_NS = 10**18
 NO_DATE = "the file has no recording date; its times count from its first event"
 _MAX_INT64 = 2**63 - 1

@@ -42,13 +42,13 @@ from lstmprof.events.table import events_table
 from lstmprof.formats import raw_file, rows
 from lstmprof.formats.raw_file import Member, RawFile
 
-#: Endings of files that are tried in a folder.
+#: Endings of the files in a folder that lstmprof tries to read.
 _PROFILE_NAMES = (
     *(".json", ".json.gz", ".xplane.pb", ".xplane.pb.gz", ".tar", ".tar.gz", ".tgz"),
     *(".sqlite", ".sqlite.gz", ".sql", ".db", ".nsys-rep", ".qdrep"),
     *(".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz", ".pickle", ".pkl"),
 )
-#: Endings of file names that a run's name omits, such as ``.pt.trace.json.gz``.
+#: Endings of a file's name that the run's name omits, such as ``.pt.trace.json.gz``.
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
 _ENDINGS |= {".trace", ".pt"}
 _GIVE = "give a run, a folder of runs, or a profile"
@@ -57,13 +57,13 @@ _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
-#: Name of a rank in its folder; other numbers may be processes or hosts.
+#: Pattern of a rank's number in the name of its file; other numbers may count processes or hosts.
 _ONLY_RANK = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
-#: The rank and world size that torch.profiler writes before the events.
+#: Pattern of the rank and world size that torch.profiler writes before the events.
 _JOB = re.compile(
     rb'"distributedInfo":\s*\{[^{}]*?"rank":\s*(\d{1,9}),\s*"world_size":\s*(\d{1,9})\b'
 )
-#: Largest number in a file name that may be a rank.
+#: Largest number in a file's name that may be a rank.
 _LAST_RANK = 2**31 - 1
 _MOST_DIGITS = 32
 _ONE_FILE_PER_HOST = ("xplane", "trace_viewer")  # TensorFlow's profiler writes one file per host
@@ -347,7 +347,7 @@ def _at_url(url: str) -> list[list[Source]]:
 
     try:
         system, path = fsspec.core.url_to_fs(url)
-        # Not isdir, which downloads the file over HTTP.
+        # Avoid isdir, which downloads the file over HTTP.
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
             _check_plain(system, path, url)
             with system.open(path, "rb") as file:
@@ -429,7 +429,7 @@ def _ranks_in_names(numbers: Sequence[tuple[int, ...]]) -> Sequence[int]:
     for column in reversed(columns):
         if len(set(column)) == len(numbers):
             return column
-    # ``node0/rank0``, ``node0/rank1``, ``node1/rank0``: counted in order
+    # number files in the order of names: ``node0/rank0``, ``node0/rank1``, ``node1/rank0``
     place = {of_file: number for number, of_file in enumerate(sorted(set(numbers)))}
     return [place[of_file] for of_file in numbers]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from lstmprof.base.errors import ProfileError
 
 _THREAD = re.compile(r"thread \((?:0x)?\w+\)(?:: (?P<name>.*))?$")
-#: Path before the package's name, which is removed from frames.
+#: Pattern of the path before the package's name, which lstmprof removes from frames.
 _BEFORE_PACKAGE = re.compile(
     r"(?<= \()/(?:[^()]*/(?:site-packages|dist-packages|worker(?=/lstmprof/)|python3\.\d+)/"
     r"|[^()]*/(?=[^/]+\.so))"

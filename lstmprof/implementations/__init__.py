@@ -93,7 +93,7 @@ class System:
     needs: str
 
 
-#: The reasons rest on what PyPI and Debian 12 had for x86-64 in 2026-11.
+#: Systems that lstmprof cannot run; the reasons are those of PyPI and Debian 12 in 2026-11.
 NOT_RUN: Tuple[System, ...] = (
     System(
         "CNTK 2.7",
@@ -142,13 +142,13 @@ NOT_RUN: Tuple[System, ...] = (
     ),
 )
 
-#: Rows of the table by name and alias.
+#: Name or alias -> row of the table.
 ROWS: Mapping[str, Implementation] = {
     name: row for row in TABLE for name in (row.name, *row.aliases)
 }
 #: One folder per framework.
 FAMILIES = tuple(dict.fromkeys(row.family for row in TABLE))
-#: What users may call a framework -> prefix of its implementations' names.
+#: Name that users may call a framework -> prefix of names of its implementations.
 _SPELLINGS = {"pytorch": "torch", "tensorflow": "tf", "tensorflow1": "tf1"}
 
 

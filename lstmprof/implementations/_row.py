@@ -15,7 +15,7 @@ LATER = "not implemented yet"
 ANOMALY = "only PyTorch has an anomaly mode"
 
 OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
-#: Unusual feature -> why implementations do not support it, unless their ``knows`` contains it.
+#: Unusual feature -> why implementations lack it, unless they name the feature in ``knows``.
 UNUSUAL: Mapping[str, str] = {
     "gru": "it has LSTM cells only",
     "rnn": "it has LSTM cells only",
@@ -23,7 +23,7 @@ UNUSUAL: Mapping[str, str] = {
     "variable length": "it always computes the padded length of every sequence",
 }
 
-#: Feature -> why inference engines for ONNX on a CPU do not support it.
+#: Feature -> why engines that run ONNX models on a CPU lack it.
 _ENGINES_LACK: Mapping[str, str] = {
     "train": "it computes no gradients; use --mode forward",
     "cuda": LATER,
@@ -49,7 +49,7 @@ def _unsupported(name: str, no_gpu: str) -> Mapping[str, str]:
     }
 
 
-#: Framework -> feature -> why none of its implementations supports the feature.
+#: Framework -> feature -> why all implementations of the framework lack it.
 FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     "torch": {
         "xla": "only TensorFlow and JAX compile with XLA",
@@ -145,7 +145,7 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-#: aten/src/ATen/cudnn/AutocastRNN.cpp casts to float16 even for bfloat16 autocast.
+#: Precision that cuDNN's LSTM lacks: AutocastRNN.cpp (ATen) casts to float16 for bfloat16, too.
 FLOAT16_CUDNN = {
     "amp-bf16 on cuda": "torch.autocast runs cuDNN's LSTM in float16; use --precision amp-fp16"
 }
@@ -154,7 +154,7 @@ NN_LSTM = {
     **FLOAT16_CUDNN,
 }
 
-#: TensorFlow has no autocast: it rewrites graphs to mixed precision. Keras does not need this.
+#: What TensorFlow lacks because it has no autocast: it rewrites graphs to mixed precision.
 GRAPH_REWRITE = {
     "amp-fp16 on cpu": "TensorFlow converts graphs to float16 on NVIDIA GPUs only",
     "amp-bf16 on cuda": "TensorFlow converts graphs to bfloat16 on CPUs only",
@@ -163,7 +163,7 @@ GRAPH_REWRITE = {
 }
 
 
-#: Several operators, or one (or one compiled region), per time step; one operator per layer.
+#: Per time step several operators, or one operator or compiled region; one operator per layer.
 LOOP, CELL_OP, LAYER_OP = FORMS = ("loop", "cell op", "layer op")
 
 

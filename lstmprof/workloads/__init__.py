@@ -14,7 +14,7 @@ from lstmprof.workloads import corpora
 
 LOSSES = ("ce", "ctc", "mse", "mean")
 OPTIMIZERS = ("adam", "sgd")  # sgd: without momentum
-#: Number of gates of each cell. The order of gates is PyTorch's: i f g o for lstm, r z n for gru.
+#: Cell -> number of gates. The gates' order is PyTorch's: i f g o for lstm, r z n for gru.
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
@@ -36,7 +36,7 @@ class Workload:
     optimizer: str = "adam"  # one of OPTIMIZERS
     learning_rate: float = 1e-3
     cell: str = "lstm"  # a key of GATES; gru multiplies by the reset gate after the matmul
-    # without an output layer, the last layer's hidden state is the output, ``classes`` wide
+    # whether an output layer exists; else the last hidden state, ``classes`` wide, is the output
     head: bool = True
     each_step: bool = False  # ce and mse at every time step
     vocabulary: Optional[int] = None  # inputs are tokens, embedded in ``features`` numbers
@@ -160,7 +160,7 @@ def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
         for suffix in ("", "_reverse")[: w.directions]:
             shapes["weight_ih_l{}{}".format(layer, suffix)] = (gates, inputs)
             shapes["weight_hh_l{}{}".format(layer, suffix)] = (gates, w.hidden)
-            # an API with two biases sets the second to zero
+            # one bias per gate: an API with two biases sets the second bias to 0
             shapes["bias_l{}{}".format(layer, suffix)] = (gates,)
     if w.head:
         shapes["head"] = (w.classes, w.directions * w.hidden)

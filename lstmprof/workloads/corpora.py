@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lstmprof.workloads import Workload
 
 END_OF_LINE = "<eos>"
-#: Keras's ``start_char``, ``oov_char`` and ``index_from``.
+#: Word numbers as in Keras: ``start_char``, ``oov_char`` and ``index_from``.
 START, BEYOND, FIRST = 1, 2, 3
 
 
@@ -55,7 +55,7 @@ def _text(w: Workload, seed: int) -> Tuple[Any, Any]:
             "give a longer text, or lower --batch or --time-steps",
         )
     numbers = np.array(_numbers(words, w.vocabulary or 0), dtype=np.int64)
-    # one column of words per sequence; the target is the next word
+    # put the words of one sequence into a column; the target of a word is the next word
     beside = numbers[: w.batch * length].reshape(w.batch, length).T
     windows = (length - 1) // w.time_steps
     begin = np.random.RandomState(seed + 1).randint(windows) * w.time_steps
@@ -74,7 +74,7 @@ def _numbers(words: List[str], vocabulary: int) -> List[int]:
     """Return each word's number by frequency: 0 is the most frequent."""
     counts = collections.Counter(words)
     order = sorted(counts, key=lambda word: (-counts[word], word))
-    # rare words share the last number
+    # rare words share the last number of the vocabulary
     places = {word: min(place, vocabulary - 1) for place, word in enumerate(order)}
     return [places[word] for word in words]
 

@@ -29,7 +29,7 @@ _ASR = (
     Workload("4x320-ctc-long", 4, 320, True, 32, 1000, 123, 59, "ctc", labels=100, shortest=500),
 )
 
-#: DeepBench: cell -> (hidden units, time steps) -> batch sizes for training, then for inference.
+#: Workloads of DeepBench: cell -> (hidden units, time steps) -> batch sizes to train, to infer.
 _DEEPBENCH = {
     "vanilla": {
         **{(h, 50): (16, 32, 64, 128) for h in (1760, 2048, 2560)},

@@ -31,15 +31,15 @@ from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
-#: What a thread does: its state (such as ``python``), or ``host`` if it has no event now.
+#: Causes of idle time from a host thread: its state (such as ``python``); ``host``: no event.
 _THREAD_CAUSES = (*STATES, HOST, UNATTRIBUTED)
-#: Causes of a device's idle time; ``tail:`` marks the time after a step's last activity.
+#: All causes of a device's idle time; with ``tail:``: after a step's last activity.
 _CAUSES = (*_THREAD_CAUSES, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _THREAD_CAUSES))
 _FIRST_TAIL = _CAUSES.index(TAIL + _THREAD_CAUSES[0])
 
-#: ("busy", category of work) or ("idle", cause)
+#: State and cause: ("busy", category of work) or ("idle", cause of the idle time).
 Label = tuple[str, str]
-#: No op runs on any host thread.
+#: Labels of time in which no op runs on any host thread.
 BETWEEN_OPS: tuple[Label, ...] = (("idle", "python"), ("idle", HOST))
 
 
@@ -188,7 +188,7 @@ class _Hosts:
             )
             shared = overlaps(calls, start[places], end[places])
             inside = calls.owner[shared.segment] != NONE
-            # index of the interval, whether its thread waited, start, end
+            # yield columns: index of the interval, whether the thread waited, start, end
             yield places[shared.interval], inside, shared.start_ns, shared.end_ns
 
     def state_labels(self, row: Ints) -> Ints:
@@ -211,7 +211,7 @@ def _host_intervals(hosts: _Hosts, steps: _StepBounds, rank: int | None) -> Inte
     return Intervals(hosts.labels, shared.interval, row, label, shared.start_ns, shared.end_ns)
 
 
-#: Step, event row, label, start and end, as in ``Intervals``
+#: Columns of ``Intervals``: step, event row, label, start and end.
 _Columns = tuple[Ints, Ints, Ints, Ints, Ints]
 
 
@@ -244,7 +244,7 @@ def _idle_intervals(
     issued = launch[linked]
     called, returned = hosts.start_ns[issued], hosts.end_ns[issued]
     queued = returned <= waits.since(until[linked])
-    # before the launch: what the thread did; after it: launch latency or queued work
+    # divide idle time where its launch begins, where it returns, and where launch latency ends
     borders = [
         np.where(queued, start[linked], np.clip(instant, start[linked], end[linked]))
         for instant in (called, returned, returned + waits.latency_ns)

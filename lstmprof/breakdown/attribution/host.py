@@ -20,7 +20,7 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
-#: Framework → capture ranges in which no Python of the user runs; the first recorded one counts.
+#: Framework → ranges of a capture without Python of the user; the first recorded range counts.
 _BACKWARD_RANGES = {
     "torch": ("backward",),
     "tensorflow": (PROGRAM, "step"),
@@ -33,27 +33,27 @@ _BACKWARD_RANGES = {
     "onnxruntime": (PROGRAM, "step"),
     "openvino": (PROGRAM, "step"),
 }
-#: If several threads work at once, the lowest number decides. Other work has 0.
+#: Priority of work if several threads work at once: the lowest wins; other work has 0.
 _PRIORITY = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
-#: XLA on a CPU: names of copy instructions, and of the event around a program's instructions.
+#: Names in XLA's CPU profiles: copy instructions, and the event around all instructions.
 _XLA_COPY = re.compile(r"copy(?:\.\d+)?")
 _XLA_RUNS = "ThunkExecutor::Execute"
-#: TensorFlow's input pipeline: its background threads run ahead, so no step waits for them.
+#: Events of TensorFlow's input pipeline, whose threads run ahead: no step waits for them.
 _PIPELINE = re.compile(
     r"Iterator::.*|Prefetch(?:Produce|Consume)|PyFunc:PyFunc|InstantiatedCapturedFunction::.*"
 )
-#: The framework runs ops, but none of them computes.
+#: Label of time in which the framework runs ops, but no op computes.
 DISPATCH = ("idle", "dispatch")
 #: Events around a graph that TensorFlow's executor runs.
 _EXECUTOR = frozenset(("KernelAndDeviceFunc::Run", "FunctionRun", "SessionRun"))
-#: Longest time axis in ns on which sums of two times fit int64.
+#: Longest time axis in ns for which the sum of two times fits int64.
 _MOST_NS = 2**62
 
 
 def omits_short_ops(parts: Collection[tuple[str, str]], names: Iterable[str | None]) -> bool:
     """Return whether TensorFlow's executor made the profile: it omits short ops."""
-    # it omits ops that take under 8,000 cycles on average (``KernelStats`` in its source)
+    # the executor omits ops under 8,000 cycles on average (``KernelStats`` in TensorFlow's source)
     return DISPATCH in parts and not _EXECUTOR.isdisjoint(names)
 
 
@@ -112,7 +112,7 @@ def with_whole_copies(events: EventTable, merged: Segments, computes: Flags) -> 
     runs = np.flatnonzero(events.is_kind("op") & events.is_one_of("name", _XLA_RUNS))
     if not len(runs) or len(merged.owner) < 3:
         return merged
-    # only the first thread has an event (stack samples of jax 0.11: ``CopyThunk``)
+    # extend only copies, of which XLA records one thread (jax 0.11: ``CopyThunk``)
     copies = computes & events.where_name(_XLA_COPY.fullmatch)
     before, at, after = merged.owner[:-2], merged.owner[1:-1], merged.owner[2:]
     may_belong = (before != NONE) & (at != NONE) & (after != NONE)

@@ -49,7 +49,7 @@ READS = (
     *("correlation_id", "launch_id", "category"),
 )
 
-#: (index of the rank, device or None for the host, index of the step)
+#: Key of a row: (index of the rank, device or None for the host, index of the step).
 _Row = tuple[int, int | None, int]
 
 

@@ -22,7 +22,7 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import content_order
 from lstmprof.runs.invariants import MOST_NS
 
-#: Priority of copies and memsets if several activities run at once; compute has 0 and comes first.
+#: Priority of copies and memsets if activities run at once; compute has 0 and comes first.
 _KIND_CLASS = {"memcpy": 2, "memset": 3}
 _COLLECTIVE_CLASS = 1
 
@@ -73,9 +73,9 @@ def _classes(events: EventTable) -> Ints:
     return np.where((by_kind == 0) & collective, _COLLECTIVE_CLASS, by_kind)
 
 
-#: Longest launch latency: a multiple of the median, but at least so many ns (docs/ledger.md).
+#: Longest launch latency: this multiple of the median, but at least this many ns (docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
-#: If more of the events may explain waits, all are read: leaving out the rest saves no time.
+#: Share of explaining events above which all are read, because a selection saves no time.
 MOST_EXPLAINING = 0.7
 _NEVER = np.iinfo(np.int64).min
 
@@ -118,14 +118,14 @@ class _Gaps:
         reached = np.maximum.accumulate(np.append(self._reached, device.end_ns))
         self._reached = int(reached[-1])
         after_gap = np.flatnonzero(device.start_ns > reached[:-1])
-        # It is unknown which of several activities that begin together the device waited for.
+        # mark gaps before a single activity: among several, the awaited activity is unknown
         alone = np.append(device.start_ns[1:] > device.start_ns[:-1], True)[after_gap]
         columns = (reached, device.start_ns, device.launch, device.returned_ns)
         since, until, launch, returned = (column[after_gap] for column in columns)
         known = launch != NONE
         queued = known & alone & (returned <= since)
         self._parts.append((since, until, np.where(queued, since, until)))
-        # Work before the first recorded activity is unknown.
+        # omit the gap before the first recorded activity, because earlier work is unknown
         waited = known & (returned > since) & (since > _NEVER)
         self._latencies_ns.append((until - returned)[waited])
 
@@ -140,7 +140,7 @@ class _Gaps:
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
     """Return the idle times of each device of ``ranks``; events must be sorted by start."""
     gaps: dict[tuple[int, int], _Gaps] = {}
-    # Activities with the latest start, per device: the next piece may have more with this start.
+    # per device: latest activities so far; the next piece may have more with the same start
     late: dict[tuple[int, int], Ints] = {}
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():
@@ -199,7 +199,7 @@ def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits
     for piece in packed.pieces():
         start = packed.values("start_ns", piece).astype(np.int64)
         place = places_among(ends, start)
-        # such an event runs while a device is idle, before the awaited launch
+        # mark events that run while a device is idle, before the awaited launch call
         explaining[piece] = begins[place] < start + packed.values("dur_ns", piece)
         explaining[piece] |= always[packed.codes("kind", piece)]
     return explaining if explaining.mean() < MOST_EXPLAINING else None
@@ -211,7 +211,7 @@ def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> 
     closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
     parts = []
     for of in waits:
-        # After a step's last activity, the step's own thread shows what the device waits for.
+        # if a step ends during the wait, host events in the whole wait may explain it
         has_end = np.searchsorted(closed, of.since_ns, "right") < np.searchsorted(
             closed, of.until_ns, "right"
         )

@@ -318,7 +318,7 @@ QUESTIONS = (
 )
 
 
-#: Checks that alone call for no better recording: it would need a second run, or slow each op.
+#: Checks for which no recipe is printed: a better profile would cost a run or slow each op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
 #: Exit status if a check fails, or if ``lstmprof compare --fail-if`` is true.
 FAILED = 3

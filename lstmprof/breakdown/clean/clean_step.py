@@ -38,18 +38,17 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
-#: Quantile of foreign profiles: the median, because nothing shows that programs disturbed them.
+#: Quantile of times in foreign profiles: the median, because disturbances are unknown.
 QUANTILE_FOREIGN = 0.5
-#: With fewer steps than this, the clean step uses the mean, because no step can be called
-#: disturbed.
+#: Fewest steps in which disturbances can be found; with fewer, the clean step is the mean.
 LEAST_STEPS = 3
-#: Larger profiles get no clean step, which takes 5 CPU seconds per million events on a Xeon.
+#: Most events of a profile with a clean step: 5 CPU seconds per million events on a Xeon.
 MOST_EVENTS = 2_000_000
 #: Cost of recording an event in a step, divided by its cost in a tight loop. Chosen by hand.
 USUAL_TIMES = 2.0
-#: Its factor is 1, an upper bound: in an eager step, an event cost 0.1 times as much as in a loop.
+#: Profiler with factor 1 instead of ``USUAL_TIMES``; measured in an eager step: 0.1.
 TENSORFLOW_PROFILER = "tf.profiler"
-#: Below this share of CPU time, the shortest step is the target. Chosen by hand: beside four busy
+#: Share of CPU time below which the shortest step is the target. Chosen by hand: with four busy
 #: processes per core, the 10th percentile was 18 ms, the shortest steps 2.4 ms.
 STARVED = 0.5
 #: Logarithm of a thread's slowdown (16 %) on a shared core. Chosen by hand, from eight programs.
@@ -252,7 +251,7 @@ def _disturbance(
         return Disturbance(between=between)
     load, cores = info.load_average_before, info.hardware.cores
     crowded = bool(load and cores and load[0] >= CROWDED * cores)
-    # ``share``: share of the time in which the timed thread had a CPU
+    # share of the time in which the thread waited for a CPU
     waited = 0.0 if share is None else 1 - share
     down = waited * math.log(max(threads, 1))
     if crowded:
@@ -272,13 +271,14 @@ class _Cost:
     def __init__(self, slots: SlotTimes, info: RunInfo, on_device: bool) -> None:
         costs, profiler = costs_of(info), info.profiler
         self._slots = slots
-        # Recording host events does not delay a working device, so the usual cost on a device is 0.
+        # no usual cost on a device: recording host events does not delay a working device
         times = 1.0 if profiler == TENSORFLOW_PROFILER else USUAL_TIMES
         self._usual = 0.0 if on_device else max(times * costs.least_ns, costs.usual_ns)
         self._costs = costs
         own_ranges = costs.measured and not on_device
         self._recorded = recorded(slots.events, slots.intervals, own_ranges=own_ranges)
-        # mean costs per slot, of framework events (× ns per event) and of the capture's ranges (ns)
+        # compute mean costs per slot: of framework events (× ns per event), of capture's ranges
+        # (ns)
         self._of_events = self._mean(self._recorded.events.ns(costs.shape))
         self._of_ranges = self._mean(self._recorded.ranges.ns(costs.own_range))
 
@@ -317,7 +317,7 @@ class _Cost:
             return float((times - self._slot_costs_ns(times, cost_ns)) @ share)
 
         cost_ns = self._usual_event_ns(times)
-        # choose the cost without which the step takes ``timed``
+        # choose the cost of recording with which the rest of the step takes ``timed``
         if timed is not None and timed < rest_ns(0.0):
             solved_ns = _solved(rest_ns, timed, self._costs.most_ns)
             cost_ns = max(solved_ns, cost_ns) if only_bound else solved_ns

@@ -19,17 +19,17 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 
-#: Rare events occur in less than this share of the steps.
+#: Share of the steps below which an event is rare.
 RARE_SHARE = 0.5
-#: A rare event is listed if it takes at least this share of a clean step.
+#: Least share of a clean step that a listed rare event takes.
 LEAST_RARE_SHARE = 0.02
-#: Long events take more than this many times their usual time.
+#: Multiple of an event's usual time above which the event is long.
 LONG = 3
-#: A long event needs this share of the extra time, and this many times its usual share of a step.
+#: A long event's least share of the extra time, and least multiple of the event's usual share.
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
-#: Names of Python frames inside PyTorch's own profiler contain this path.
+#: Path in the names of Python frames inside PyTorch's own profiler.
 _PROFILER = "torch/profiler/"
-#: A step's time without ops
+#: Name of a step's time without ops.
 BETWEEN = "Python between the ops"
 
 
@@ -55,7 +55,7 @@ def now_and_then(
     """Find the events that occur, or take long, in some steps only."""
     if not len(events):
         return ()
-    # A device's copy of a host range has the times of its kernels, which may run in a later step.
+    # ignore a device's copies of host ranges: their kernels may run in a later step
     copied = events.is_kind("range") & (events.ints("device", UNKNOWN) != UNKNOWN)
     frames = events.is_kind("python") & events.where_name(lambda name: _PROFILER in name)
     own = events.is_kind("overhead") | (nearest(events.rows_named("parent_id"), frames) != NONE)
@@ -98,7 +98,7 @@ def _in_few_steps(
     launched_ns = Forest(around).beneath(np.where(launch != NONE, events.dur_ns, 0))
     outer = np.flatnonzero(rare & (values_at(nearest(around, rare), around) == NONE))
     groups = Groups(names[outer], step[outer])
-    # a host event is at least as long as the activities that it launches
+    # count a host event as at least as long as the activities that it launches
     cell_ns = groups.sums(np.maximum(events.dur_ns, launched_ns)[outer])
     name_of = names[outer][groups.first]
     long = cell_ns >= least_ns

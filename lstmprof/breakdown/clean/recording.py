@@ -19,17 +19,18 @@ from lstmprof.events.threads import thread_ids
 from lstmprof.runs.fields import RecordingInfo
 from lstmprof.runs.metadata import RunInfo
 
-#: ns to record a host event, if the run did not measure it. From 20,000 calls of ``.item()`` (two
-#: ops) on an EPYC, torch 2.13: 2.5 ms without the profiler, 9.7 ms with it.
+#: Cost of recording a host event in ns, if the run did not measure it. From 20,000 calls of
+#: ``.item()`` (two ops) on an EPYC, torch 2.13: 2.5 ms without the profiler, 9.7 ms with it.
 RECORDING_NS = 180
-#: The same for jax 0.10 (3.2 and 4.8 µs, 14 events) and TensorFlow 2.21 (5.2 and 5.7 µs, 8 events).
+#: Cost of a host event in other profilers, from jax 0.10 (3.2 and 4.8 µs, 14 events) and TensorFlow
+#: 2.21 (5.2 and 5.7 µs, 8 events).
 QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
-#: Highest cost of recording an event: ns, or a multiple of its cost in a tight loop. Measured: up
-#: to 3.1 µs on an EPYC (tf.profiler), and 2.7 times on a Xeon (torch.profiler).
+#: Highest cost of recording an event: ns, or a multiple of its cost in a tight loop. Measured: 3.1
+#: µs on an EPYC (tf.profiler), and 2.7 times on a Xeon (torch.profiler).
 MOST_RECORDING_NS, MOST_TIMES = 3_000, 4
-#: Ranges that a capture writes around a step and its phases.
+#: Names of the ranges that a capture writes around a step and its phases.
 OWN_RANGES = frozenset({"step", "input", "forward", "loss", "backward", "optimizer"})
-#: Idle time for which no host thread is to blame.
+#: Causes of idle time for which no host thread is to blame.
 _NO_HOST = (LATENCY, QUEUED, UNATTRIBUTED)
 
 
@@ -128,11 +129,11 @@ class Recorded:
 def recorded(events: EventTable, intervals: Intervals, *, own_ranges: bool) -> Recorded:
     """Count the events that begin or end at the borders of each interval."""
     thread = thread_ids(events)
-    # a faster host would not shorten launch latency, queued or unattributed time
     on_host = (thread >= 0) & ~events.is_kind("overhead")
     ranges = events.is_kind("step", "range") & events.where_name(OWN_RANGES.__contains__)
     ranges = ranges & on_host if own_ranges else np.zeros(len(events), dtype=np.bool_)
     parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
+    # omit idle time that a faster host would not shorten, such as launch latency
     host = ~np.isin(parts[intervals.label].astype(str), _NO_HOST)
     return Recorded(
         _borders(events, intervals, on_host & ~ranges, host),

@@ -24,7 +24,7 @@ from lstmprof.runs.fields import ScriptLine
 SCRIPT_WAITS = "waiting"
 #: Calls that sleep. On a busy machine, sleeps do not get longer, but all other waits do.
 SLEEPS = re.compile(r"time\.sleep")
-#: Waits go first into gaps of at least this share of all waits. Chosen by hand.
+#: Share of all waits below which a gap gets waits last. Chosen by hand.
 LEAST_SHARE = 0.05
 
 
@@ -45,7 +45,7 @@ def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptL
     around = nearest(events.rows_named("parent_id"), prepares(events))
     is_input = values_at(around, intervals.row[gaps]) != NONE
     is_short = length_ns[gaps] < LEAST_SHARE * waits_ns
-    # first the preparation of the input, then the longest times between ops
+    # fill gaps in this order: preparation of the input, then the longest times between ops
     gaps = gaps[np.lexsort((-length_ns[gaps], ~is_input, is_short, intervals.window[gaps]))]
     window, length_ns = intervals.window[gaps], length_ns[gaps]
     before_ns = np.cumsum(length_ns) - length_ns

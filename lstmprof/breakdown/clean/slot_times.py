@@ -24,15 +24,16 @@ from lstmprof.events.table import NONE, EventTable
 
 Floats = NDArray[np.float64]
 
-#: Steps whose numbers of events differ by more may do different work. In TensorFlow's profiles they
-#: differ by up to 74 % (16 samples), because the profiler omits short ops.
+#: Largest difference in numbers of events between steps of equal work. TensorFlow's profiles differ
+#: by 74 % (16 samples), because the profiler omits short ops.
 VARYING_SHARE = 0.05
-#: Alike slots are disturbed if they usually take ``SPREAD`` times their shortest. Chosen by hand.
+#: Multiple of the shortest times at which alike slots are disturbed, and fewest such slots. Chosen
+#: by hand.
 SPREAD, LEAST_ALIKE = 3, 8
-#: A wait counts with its mean time if it is long in so many steps, and adds so much of the step.
-#: Chosen by hand, on simulated stalls.
+#: Fewest long steps of a stall, their least share of all steps, and a stall's least share of a
+#: step. Chosen by hand, on simulated stalls.
 STALL_STEPS, STALL_SHARE, LEAST_STALL_SHARE = 2, 0.2, 0.05
-#: All these waits need this share of the extra time of all waits, and this share of the step.
+#: Least share of all stalls together: in the extra time of all waits, and in the step.
 MOST_OF_EXCESS, LEAST_STALLED = 0.75, 0.15
 
 
@@ -62,7 +63,7 @@ class SlotTimes:
         self.sorted_ns = self.cell_ns[self._order]
         self.present = np.bincount(self.slot_of_cell, minlength=self.count)
         self.first = np.cumsum(self.present) - self.present
-        # a gap's intervals may differ in their causes: the longest one names its slot
+        # name each slot by its longest interval, as a gap's intervals may differ in their causes
         self.label = np.zeros(self.count, dtype=np.int64)
         by_length = np.argsort(self.length_ns, kind="stable")
         self.label[self.slot[by_length]] = intervals.label[by_length]
@@ -75,7 +76,7 @@ class SlotTimes:
         absent = np.bincount(slot, minlength=self.count)
         whole_ns = np.bincount(self.slot, self.length_ns, minlength=self.count)
         long = whole_ns >= LEAST_STALL_SHARE * present * self.length_ns.sum() / self.steps
-        # short gaps only move between neighbouring activities
+        # count only long gaps, because short gaps just move between neighbouring activities
         counted = long & (present < absent)
         return np.asarray((slot * self.steps + window)[counted[slot]])
 
@@ -109,7 +110,7 @@ class SlotTimes:
     @property
     def moves(self) -> bool:
         """Return whether time moves between slots from step to step."""
-        # a profiler that omits other short ops in each step adds their time to other slots
+        # sum the slots that some steps lack: their time is in other slots if short ops are omitted
         partial_ns = float((self.means() * self.share)[self.present < self.steps].sum())
         return self.vary or partial_ns >= LEAST_STALLED * float(self.means() @ self.share)
 
@@ -125,7 +126,7 @@ class SlotTimes:
         rare = 2 * self.present <= self.steps
         step, extra = self.cells % max(self.steps, 1), rare[self.slot_of_cell]
         extra_ns = np.bincount(step[extra], self.cell_ns[extra], minlength=self.steps)
-        # not in a step such as the first evaluation, which compiles
+        # exclude steps with much extra work, such as a first evaluation, which compiles
         usual = (extra_ns <= longest_ns)[step]
         return np.asarray(rare & (np.bincount(self.slot_of_cell, usual, minlength=self.count) == 0))
 
@@ -151,7 +152,7 @@ class SlotTimes:
         group = place[like]
         usual = lowest[group]
         spread = (middle[group] > SPREAD * usual) & (sizes[group] >= LEAST_ALIKE)
-        # a busy machine disturbs an op in every step, but not all of a hundred alike ops
+        # mark disturbed slots: a busy machine disturbs some of a hundred alike ops, not all
         disturbed = spread & (medians > 1.5 * least) & (times > 2 * usual)
         return np.asarray(np.where(disturbed, usual, times))
 
@@ -163,7 +164,7 @@ class SlotTimes:
         def at(tried: float) -> Floats:
             return np.where(extra, times, np.maximum(times, self.quantiles(tried)))
 
-        # the sum is too small if a profiler omits other ops in each step
+        # bisect the quantile: the times' sum is too small if the profiler omits other ops per step
         low, high = quantile, 1.0
         for _ in range(12):
             middle = (low + high) / 2
@@ -192,7 +193,7 @@ class SlotTimes:
         stalls &= excess >= least_ns
         if not blocked_ns:
             stalls &= means > SPREAD * times
-            # on a busy machine, threads wait for each other in arbitrary steps
+            # keep only waits for input: on a busy machine, threads wait for each other in any step
             if only_input:
                 stalls &= self._prepares_input
         whole_ns = float(excess[stalls].sum())
@@ -235,7 +236,7 @@ class SlotTimes:
     def new_lengths(self, times: Floats) -> Ints:
         """Return the interval lengths in ns with which slots take ``times``."""
         here = self.cell_of[: len(self.slot)]
-        # on a device, the longest gaps are cut: they have other causes than short ones
+        # on a device, cut the longest gaps, whose causes differ from the causes of short gaps
         cells_ns = self._cells_with_means(times) if self._on_device else times[self.slot_of_cell]
         ends = np.rint(np.cumsum(cells_ns[here] * (self.length_ns / self.cell_ns[here])))
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
@@ -267,20 +268,23 @@ class SlotTimes:
         return table
 
 
-#: A 95 % interval of a normal distribution extends this many standard deviations to each side.
+#: Half the width of a normal distribution's 95 % interval, in standard deviations.
 Z95 = 1.96
 #: Standard deviation of the logarithm of step time, between processes with one thread. Measured on
 #: 25 quiet processes of torch-lstmcell-fused.
 BETWEEN_PROCESSES = 0.03
-#: The same with several threads, as two may share a core. Measured on two scripts: 0.20 and 0.23.
+#: ``BETWEEN_PROCESSES`` with several threads, which may share a core. Measured on two scripts:
+#: 0.20, 0.23.
 BETWEEN_THREADED = 0.2
-#: The same if profilers omit other ops in each step. Measured: 0.03 (tf-lstmcell), 0.09 (jax-scan).
+#: ``BETWEEN_PROCESSES`` if profilers omit other ops per step. Measured: 0.03 (tf-lstmcell), 0.09
+#: (jax-scan).
 BETWEEN_RAISED = 0.06
-#: With so many processes, resampling shows how they differ, even with several threads.
+#: Fewest processes with which resampling shows how processes with several threads differ.
 CLUSTERS = 3
-#: Logarithm of the medians' sum over the 10th percentiles' sum. Measured when quiet: 0.09 and 0.12.
+#: Usual log ratio of the medians' sum to the 10th percentiles' sum. Measured when quiet: 0.09 and
+#: 0.12.
 QUIET_SPREAD = 0.1
-#: Largest logarithm of a step over the sum of low percentiles. Measured when quiet: 0.05 to 0.35.
+#: Largest log ratio of a step to the sum of low percentiles. Measured when quiet: 0.05 to 0.35.
 MOST_MOVED = 0.35
 #: Number of bootstrap resamples, and largest number of slots that are resampled (the slots with the
 #: most time).
@@ -377,7 +381,7 @@ def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]
     for number in range(RESAMPLES + 1):
         picked = generator.integers(0, len(rounds), len(rounds))
         steps = [rounds[p][generator.integers(0, len(rounds[p]), len(rounds[p]))] for p in picked]
-        # number 0 is the estimate itself: all steps, without resampling
+        # compute the estimate itself as number 0: from all steps, without resampling
         steps = steps if number else [np.arange(slots.steps)]
         drawn = np.sort(table[:, np.concatenate(steps)], axis=1)
         present = np.isfinite(drawn).sum(axis=1)

@@ -23,10 +23,10 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: With more pairs than this, the n-th events of the same name match: a search needs 1 bit per pair.
+#: Most pairs of events for a search (1 bit per pair); beyond, the n-th events of a name match.
 MOST_PAIRS = 200_000_000
-#: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, memory addresses,
-#: step numbers.
+#: Pattern of parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, memory
+#: addresses, step numbers.
 VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
 #: Codes of events without a parent in the step
 _OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
@@ -56,14 +56,14 @@ def slots_of_intervals(
     if on_device:
         busy = np.array([state == "busy" for state, _ in intervals.labels], dtype=np.bool_)
         busy = busy[intervals.label]
-        # all idle time before an activity is one slot, whatever the device waits for
+        # make all idle time before an activity one slot, whatever the device waits for
         activity_slot = np.where(busy, own, _next_busy(intervals, own, busy))
         slot = numbered(np.where(busy, intervals.label, NONE), activity_slot)
         return Slots(slot, slot, slot_of, _absent(slot, activity_slot, intervals.window, busy))
     label = events.once(_labels, *_LABEL_COLUMNS)
     parent = events.rows_named("parent_id")
     around = np.where(parent != NONE, label[parent], NONE)
-    # the time between two events inside an event is a slot of its own
+    # make the time between two events inside an event a slot of its own
     before = _last_child(events, intervals)
     inside = before != NONE
     slot = numbered(intervals.label, own, np.where(inside, slot_of[before], NONE))

@@ -23,26 +23,26 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column
 from lstmprof.runs.metadata import RunInfo
 
-#: Iterations that each process needs before and after its profile to show a change of step time.
+#: Fewest iterations per process, before and after its profile, that show a changed step time.
 LEAST_ITERATIONS = 5
-#: A change is reported if steps take so much longer after the profile, in so many processes. Chosen
-#: by hand, above the differences between quiet processes.
+#: Least slowdown after the profile that is reported, and fewest processes with it. Chosen by hand,
+#: above the differences between quiet processes.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
-#: A thread is alone if its process's others run for at most this share of time. Chosen by hand.
+#: Largest CPU share of a process's other threads while a thread counts as alone. Chosen by hand.
 ALONE_SHARE = 0.02
 
-#: If work varies, and step times spread more than this, profiled steps are not compared. Chosen by
-#: hand.
+#: Largest spread of step times at which steps of varying work are compared. Chosen by hand.
 UNLIKE_SHARE = 0.1
 
-#: ns of CPU time per page fault. Measured on an EPYC: 2.7 to 3.4 µs per first touch of a 4 KiB
+#: CPU time per page fault in ns. Measured on an EPYC: 2.7 to 3.4 µs per first touch of a 4 KiB
 #: page.
 FAULT_NS = 2_700
-#: Extra page faults that distort a profile: times as many, and share of the step. Chosen by hand.
+#: Least page faults that distort a profile: this many times as many, this share of the step. Chosen
+#: by hand.
 MORE_FAULTS, FAULTS_SHARE = 2, 0.1
-#: With these settings glibc keeps freed memory: an LSTM (torch 2.13) had 0 page faults per step,
-#: not 8,800. The second value is the largest that glibc accepts (mallopt(3): 32 MiB).
+#: Environment variables with which glibc keeps freed memory: an LSTM (torch 2.13) had 0 page faults
+#: per step, not 8,800. The second value is the largest that glibc accepts (mallopt(3): 32 MiB).
 KEEP_FREED = (
     "MALLOC_TOP_PAD_=134217728 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824"
 )
@@ -102,7 +102,7 @@ def _faults(iterations: Iterations) -> Warning | None:
         return None
     if extra_ns < FAULTS_SHARE * statistics.median(info.profiled_wall_ns):
         return None
-    # the profiler's memory makes glibc return freed blocks to the kernel
+    # warn of new memory: the profiler's memory makes glibc return freed blocks to the kernel
     return Warning(
         FAULTS,
         f"a profiled step has {count(profiled)} page faults (a timed step: {count(timed)}), so "
@@ -128,8 +128,7 @@ def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
     return change if change >= STATE_SHARE else None
 
 
-#: This quantile of times counts as undisturbed: of the timed iterations, and of one event in the
-#: profiled steps.
+#: Quantile of times that counts as undisturbed, for timed iterations and profiled events.
 QUANTILE = 0.1
 
 
@@ -182,7 +181,7 @@ class Iterations:
     def quantile_ns(self, quantile: float = QUANTILE, occasional_ns: float = 0.0) -> float:
         """Return the time of an undisturbed iteration: a low quantile."""
         usual = float(np.quantile(self.wall_ns, quantile))
-        # the iteration at the quantile may lack work that only some steps do
+        # add work of only some steps, which the iteration at the quantile may lack
         return usual + min(occasional_ns, max(float(self.wall_ns.mean()) - usual, 0.0))
 
     @property
@@ -202,7 +201,7 @@ class Iterations:
         idle_ns: Ints = np.maximum(self.wall_ns - ran_ns, 0)
         if self._one_thread:
             return idle_ns
-        # the kernel's counter may include a wait after the iteration
+        # limit the kernel's counter, which may include a wait after the iteration
         waited_ns = self.column("waited_ns")
         return None if waited_ns is None else np.minimum(waited_ns, idle_ns)
 
@@ -236,7 +235,7 @@ class Iterations:
         # waits in few iterations do not count
         most_ns = np.quantile(blocked_ns, 1 - STALL_SHARE)
         typical_ns = max(np.median(blocked_ns), np.minimum(blocked_ns, most_ns).mean())
-        # other threads' waits for a CPU may have prolonged the wait
+        # subtract other threads' waits for a CPU, which may have prolonged the wait
         more_ns = float(typical_ns - others_ns.mean() - np.quantile(all_blocked_ns, QUANTILE))
         step_ns = self.quantile_ns() + more_ns
         return more_ns if more_ns >= LEAST_STALLED * step_ns else 0.0
@@ -244,7 +243,7 @@ class Iterations:
     @property
     def _later(self) -> Ints:
         """Return the later half of the iterations before and after each profile."""
-        # earlier, input may be ready because a profile was starting or ending
+        # omit earlier iterations, whose input may be ready: a profile was starting or ending
         late = self.column("after_profile")
         passes = 2 * self.rounds + (0 if late is None else late)
         members = (np.flatnonzero(passes == number) for number in np.unique(passes))
@@ -259,7 +258,7 @@ class Iterations:
         if waits_ns.sum() <= LEAST_LOST * wall_ns.sum():
             return None
         if self._one_thread:
-            # A thread that never blocked waited for a CPU whenever it did not run.
+            # require a thread that never blocked: such a thread waits for a CPU while not running
             blocked = self.column("voluntary_switches")
             if blocked is None or blocked.any():
                 return None
@@ -268,7 +267,7 @@ class Iterations:
             children = pc.sum(self.table.column("children_waited_ns")).as_py()
             if children or ran_ns is None or all_ns is None:
                 return None
-            # Waits before or after an iteration may hide blocked time.
+            # compute blocked time; waits before or after an iteration may hide a part of it
             blocked_ns = (wall_ns - waits_ns - ran_ns).sum()
             if blocked_ns > LEAST_LOST * wall_ns.sum():
                 return None

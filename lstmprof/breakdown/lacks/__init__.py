@@ -25,7 +25,7 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
 _STACKS = "Python stacks"
 SHAPES = "input shapes"
 ALLOCATIONS = "allocations"
-#: Settings of ``torch.profiler`` that slow down each op → the data they record.
+#: Setting of ``torch.profiler`` that slows down each op → the data that the setting records.
 _COSTLY = {
     "with_stack": _STACKS,
     "with_modules": "modules",
@@ -35,7 +35,7 @@ _COSTLY = {
 }
 #: Formats of TensorFlow and JAX, which use a GPU if there is one.
 _GPU_BY_DEFAULT = ("xplane", "trace_viewer", "tf1_timeline")
-#: An accelerator's name is cropped to this number of characters.
+#: Most characters of an accelerator's name in a sentence.
 _WIDTH = 60
 
 
@@ -130,8 +130,8 @@ def _no_gpu(r: Recording) -> str:
     complaint = r.info.gpu_complaint
     why = f"the profiler logged: {cropped(complaint, _MOST_LOGGED)}" if complaint else why
     return (
-        f"no {r.device_word} activity was recorded, although {seen} ({why}), so busy and idle time "
-        f"of the {r.device_word} are unknown; {r.advice.gpu}"
+        f"{seen}, but no {r.device_word} activity was recorded ({why}); busy and idle time of the "
+        f"{r.device_word} are unknown; {r.advice.gpu}"
     )
 
 
@@ -205,23 +205,23 @@ def _ranges_alone(r: Recording) -> str:
     ranges = counted(r.has.ranges + r.has.steps, "range")
     where = " in the marked steps" if r.has.ops else ""
     return (
-        f"only {ranges} and no op were recorded{where}, so it is unknown whether the time in the "
-        f"ranges is Python, the framework or waiting; {r.advice.ops}"
+        f"only {ranges} and no op were recorded{where}, so the time in the ranges may be Python, "
+        f"the framework or waiting; {r.advice.ops}"
     )
 
 
 #: Least affected share of time or events that is reported: less hardly changes a percentage.
 LEAST_SHARE = 0.005
 
-#: Kinds of missing data (here and below): no op and no Python frame in the ranges or steps.
+#: Kind of missing data: no op and no Python frame in the ranges or steps.
 RANGES_WITHOUT_OPS = "ranges without ops"
-#: The program used an accelerator whose activities are unknown.
+#: Kinds of missing data: the activities of an accelerator that the program used.
 NO_GPU, TPU_UNREAD = "no GPU activity", "TPU not read"
-#: The profile names a GPU, and nothing shows whether the program used it.
+#: Kind of missing data: whether the program used the GPU that the profile names.
 GPU_UNSEEN = "GPU unused or not recorded"
-#: Device activities were recorded without host events, or without launch calls.
+#: Kinds of missing data: the host events, or the launch calls, of device activities.
 NO_HOST, NO_LAUNCHES = "no host", "no launches"
-#: Activities begin before their launch calls.
+#: Kind of faulty data: activities begin before their launch calls.
 CLOCKS = "clocks of host and device"
 #: Kind of missing data → its name for users, if the kind does not explain itself.
 WORDS = {
@@ -412,9 +412,9 @@ RULES = (
         lambda r: is_large(r.has.overlap_ns, r.has.activity_ns),
         lambda r: (
             f"{counted(r.has.overlaps, 'GPU activity', 'GPU activities')} overlap others on the "
-            f"same stream, by {milliseconds(r.has.overlap_ns)} ms in total; a stream runs one "
-            "activity at a time (except with programmatic dependent launch), so some durations are "
-            "wrong; busy time counts overlapping activities once"
+            f"same stream, by {milliseconds(r.has.overlap_ns)} ms in total: some durations are "
+            "wrong, unless the program uses programmatic dependent launch; busy time counts "
+            "overlapping activities once"
         ),
         share=lambda r: share_of(r.has.overlap_ns, r.has.activity_ns),
         hides="durations of overlapping activities",
@@ -423,8 +423,8 @@ RULES = (
         "no framework ops",
         lambda r: not r.silent and r.has.runtime_calls and not r.has.host_events,
         lambda r: (
-            "no op and no range was recorded, so the ops that launch GPU activities and the host's "
-            f"work between runtime calls are unknown; {r.advice.ops}"
+            "no op and no range was recorded, so the host's work between runtime calls is "
+            f"unknown; {r.advice.ops}"
         ),
         hides=_HOST,
     ),
@@ -499,7 +499,7 @@ RULES = (
 
 #: Kind of missing data that the reader of the profile's format noted in run.json.
 NOTE = "note"
-#: Ranks that a sentence lists one by one.
+#: Most ranks that a sentence lists one by one.
 _MOST_RANKS_SHOWN = 8
 
 

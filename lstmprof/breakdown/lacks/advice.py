@@ -129,7 +129,7 @@ with torch.autograd.profiler.emit_nvtx(record_shapes=True):
         with torch.cuda.nvtx.range(f"step {number}"):
             train(batch)
 """
-#: Code or commands to copy, in the order shown by ``check``.
+#: Name of a recipe → code or commands to copy, in the order shown by ``check``.
 RECIPES: Mapping[str, str] = {
     "torch": _TORCH,
     "tensorflow": _TENSORFLOW,

@@ -77,7 +77,7 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
     activity = events.is_kind(*ACTIVITY_KINDS)
     if not activity.any():
         return forward, backward
-    # in profiles with device activities, only activities have a call
+    # give calls only to activities: their own call, or the call of the op that launched them
     by_op = activity & (issuer != NONE)
 
     def with_activities(owner: Ints) -> Ints:
@@ -97,7 +97,7 @@ def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
     return [int(b - a) if b >= a else None for a, b in zip(start, end, strict=True)]
 
 
-#: At most this many loops are joined to one network: 32 layers with two directions.
+#: Most loops that are joined to one network: 32 layers with two directions.
 MOST_LOOPS = 64
 
 
@@ -172,7 +172,7 @@ def _stacked(members: Sequence[Loop]) -> Network | None:
         first, second = (replace(unit, inputs=None) for unit in units)
         return replace(units[0], layers=1, directions=2) if first == second else None
     hidden = units[0].projection or units[0].hidden
-    # If loops run at the same time, the last one may end after the next matmul began.
+    # use the last loop with a next matmul: parallel loops may end after the matmul began
     after = next(
         (m.next_matmul_inputs for m in reversed(members) if m.next_matmul_inputs is not None), None
     )

@@ -68,7 +68,7 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
     hidden = min(widths, default=0)
     if None in weights or not hidden:
         return lstm or roles.count(SIGMOID) > 1
-    # a highway layer's matmuls are only twice as wide as the state
+    # require matmuls for all gates: a highway layer's matmuls are only twice as wide as the state
     outers = [weight[1] for weight in weights if weight and weight[1] % hidden == 0]
     return sum(outers) >= GATES["lstm" if lstm else "gru"] * hidden
 
@@ -128,7 +128,7 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
             outers = {outer for _, outer in weights}
             parts = [(hidden, hidden), (hidden, 2 * hidden)]
             x_alone = [w for w in weights if w not in parts]
-            # Haiku's GRU: one matmul for x, one for two gates of h, one for the third
+            # accept Haiku's GRU: one matmul for x, one for two gates of h, one for the third gate
             if cell == "gru" and len(weights) == 3 and sorted({*weights} - {*x_alone}) == parts:
                 if x_alone[0][1] == gates * hidden:
                     fitting.append((cell, hidden, x_alone[0][0]))
@@ -143,7 +143,7 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
                 and len(x_weights) == per_input
                 and len({w[0] for w in x_weights}) == 1
             )
-            # equal shapes may be Linear layers, so only a name shows a cell
+            # accept equal shapes only with the name of a cell, because they may be Linear layers
             alike = (
                 len(h_weights) == 2 * per_input
                 and not x_weights
@@ -161,7 +161,7 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
     """Return the cell that fits its weights and the width of its tanh."""
     inner, outer = weights[0]
     gates = outer * len(weights) / hidden
-    # an earlier matmul multiplied x for all time steps
+    # accept a matmul of h alone, if an earlier matmul multiplied x for all time steps
     if len(weights) == 1 and inner == hidden and gates in (GATES["lstm"], GATES["gru"]):
         return Network("lstm" if gates == GATES["lstm"] else "gru", hidden=hidden)
     if len(set(weights)) > 1 or gates != GATES["lstm"] or inner <= hidden:

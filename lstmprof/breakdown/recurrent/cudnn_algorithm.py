@@ -44,15 +44,17 @@ FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = "float16", "bfloat16", "float32", "float64
 #: Cell → most hidden units (forward, backward) of cuDNN's small kernel in PyTorch. Source:
 #: ``use_rnn_persist_small_h``.
 SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_RELU: (384, 256)}
-#: Persistent static kernel: most hidden units, and the factor of its sizes. Source:
+#: Persistent static kernel: most hidden units, and the divisor of its sizes. Source:
 #: ``use_persist_common_heuristics``.
 MOST_HIDDEN, TILE = 1024, 128
-#: On compute capability 8.0 and later. Source: ``use_persist_device_heuristics``.
+#: Static kernel on compute capability 8.0 and later: largest batch size, fewest multiprocessors.
+#: Source: ``use_persist_device_heuristics``.
 MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
-#: On compute capability 7.x, except 7.5: (fewest time steps, largest batch size).
+#: Static kernel on compute capability 7.x, except 7.5: (fewest time steps, largest batch size).
 _VOLTA_STEPS = ((10, 32), (20, 96), (40, 128))
 _VOLTA_SLOW = (80, 112)
-#: From both sizes on, plain RNN cells get no persistent kernel (compute capability 8.0 and later).
+#: Batch size and hidden units that together rule out the static kernel for plain RNN cells (compute
+#: capability 8.0 and later).
 _PLAIN_BATCH, _PLAIN_HIDDEN = 96, 896
 
 

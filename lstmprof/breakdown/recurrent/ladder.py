@@ -39,7 +39,7 @@ from lstmprof.runs.fields import Peaks
     "wavefront over layers",
     "persistent kernel",
 )
-#: Most matmuls per cell with combined gates (2), and with x and h combined (1), plus some outside.
+#: Most matmuls per cell with combined gates (2), and with combined x and h (1), plus some others.
 _TWO, _ONE = 2.5, 1.5
 #: Elements per hidden unit that a cell's elementwise work moves: gates read + states read + states
 #: written.
@@ -132,7 +132,7 @@ def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -
     steps, batch, hidden, layers = (value or 0 for value in sizes)
     product = 2 * batch * gates * hidden * (network.projection or hidden) / rate
     pointwise = batch * hidden * moved * size / copied
-    # directions run in parallel; each layer is one time step behind the layer below
+    # count time steps in a row: directions run in parallel, each layer is one step behind
     return (steps + layers - 1) * (product + pointwise) * 1e9 * (2 if backward else 1)
 
 

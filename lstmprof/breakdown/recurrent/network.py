@@ -66,7 +66,7 @@ class Network:
         forward = into + layers * back
         count = forward
         if backward:
-            # not every program needs the gradients of the inputs and of the initial state
+            # omit gradients of the inputs and of the initial state, which not every program needs
             to_inputs = (layers - 1) * above
             to_states = layers * per_row * max(rows - (self.batch or 0), 0) * width
             count += into + layers * back + to_inputs + to_states
@@ -126,7 +126,7 @@ def by_length(network: Network, units: int, length: int | None) -> Network:
         network = replace(network, layers=1, directions=1)
     if hidden is None or inputs is None or length is None:
         return network
-    # as in cuDNN: two matrices and two biases per gate
+    # count parameters as cuDNN does: two matrices and two biases per gate
     fitting = set()
     for cell, gates in ((c, g) for c, g in GATES.items() if network.cell in (None, c)):
         for directions in (1, 2):

@@ -44,7 +44,7 @@ class StepRows:
         self.launch = events.rows_named("launch_id")
         self.parent = events.rows_named("parent_id")
         rows = events.rows_of_rank(window.rank)
-        # as in the ledger, ops of a rank with device activities compute nothing
+        # as in the ledger, let no op compute if the rank has device activities
         self.computes = computing(events) & (not self.runs_on_device[rows].any())
         ends = np.maximum(self.end_ns, self.start_ns + 1)[rows] > window.start_ns
         self.rows = rows[ends & (self.start_ns[rows] < window.end_ns)]
@@ -97,7 +97,7 @@ VIEWS = frozenset(
 ZEROS = re.compile(r"^aten::(zero_|zeros|zeros_like|new_zeros)$|(^|:)ZerosLike$")
 #: Beginning of the name of an op in which PyTorch's autograd engine runs a node.
 ENGINE = "autograd::engine::evaluate_function: "
-#: Gradients of the slices ``x[t]`` and ``x[a:b]``
+#: Pattern of ops that compute the gradients of the slices ``x[t]`` and ``x[a:b]``.
 _SLICE_GRADIENTS = re.compile(r"^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$")
 _SUMS = ("aten::add", "aten::add_")
 _MOST_ROUNDS = 4
@@ -117,7 +117,7 @@ class Calls:
         self.issuer[~events.is_kind(*ACTIVITY_KINDS)] = NONE
         self.issuer[step.computes] = np.flatnonzero(step.computes)
         self.works = self.issuer != NONE
-        # the nearest computing event around each event
+        # find the nearest computing event around each event
         self.part_of = values_at(nearest(step.parent, step.computes), step.parent)
         self.node = nearest(step.parent, self.is_call & (self.forward != NONE))
         named = events.where_name(lambda name: name.rpartition("::")[2] in VIEWS)
@@ -175,7 +175,7 @@ class Calls:
         sums = sums[engine[self.parent[sums]]]
         summed = np.zeros(len(engine), dtype=np.bool_)
         summed[self.parent[sums]] = True
-        # autograd fills a whole tensor for each slice, so the time is quadratic
+        # mark the ops that vanish: autograd fills a whole tensor for each slice (quadratic time)
         vanished = self._beneath(summed)
         copies = self.is_call & self.events.is_one_of("name", "aten::copy_")
         made = np.zeros(len(engine), dtype=np.bool_)

@@ -100,7 +100,7 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
     """Copy gradients of slices to their place in one tensor, as ``unbind`` does."""
     vanished, slices = graph.calls.slices()
     times = _without(graph, vanished)
-    # ``unbind`` calls the slicing op, too, so only the Python that calls it vanishes
+    # remove only the Python that calls slices, because ``unbind`` calls the slicing op, too
     ways = _refer_to(graph, "call_id", slices) & _flags(graph.segments, "call_overhead")
     return replace(times, segment_ns=np.where(ways, 0, times.segment_ns))
 
@@ -131,7 +131,7 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
     rest_ns = np.where(vanish, 0, spent)
     for number in np.unique(thread[before & ~ways & ~vanish]):
         members = thread == number
-        # Python that does more is only shortened by the usual time of a call
+        # shorten Python that does more by the usual time of a call only
         usual = int(np.median(spent[members & ways])) if (members & ways).any() else 0
         long = members & before & ~ways & ~vanish
         rest_ns[long] = np.maximum(spent[long] - usual, 0)
@@ -155,7 +155,7 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
     last = int(start[launches].max(initial=graph.window.start_ns))
     waiting |= _in(segments, "state", "sync")
     asking = _refer_to(graph, "call_id", graph.calls.value_reads())
-    # ops that read a value are all that changes if the host launches nothing
+    # if the host launches nothing, only ops that read a value take no time
     free = (waiting | asking) & (start < last) | asking & (not launches.any())
     spent = np.where(free, 0, times.segment_ns)
     return replace(times, segment_ns=spent, sync_waits=syncs.column("start_ns").to_numpy() >= last)
@@ -238,7 +238,8 @@ class Error:
     worst: float
 
 
-#: Measured errors of forecasts, copied from the output of benchmarks/diagnosis/what_if.py.
+#: Change → measured error of its forecast, copied from the output of
+#: benchmarks/diagnosis/what_if.py.
 ERRORS: Mapping[str, Error] = {
     "layer": Error(4, 0.17, 0.20),
     "compiled": Error(3, 0.43, 0.55),
@@ -258,7 +259,7 @@ def compiled(graph: StepGraph) -> ReplayTimes:
     fused = activities & _in(graph.activities, "category", *_POINTWISE)
     streams = graph.activities.column("stream").fill_null(NONE).to_numpy()
     every = np.ones(len(streams), dtype=np.bool_)
-    # what a compiler adds, such as guards, is not included
+    # ignore the time that a compiler adds, such as for guards
     return replace(
         times,
         segment_ns=_fused(spent, threads, computes, pointwise),
@@ -269,7 +270,7 @@ def compiled(graph: StepGraph) -> ReplayTimes:
 
 def as_layer_op(recurrent_share: float, gemm_factor: float) -> Change:
     """Return a change that forecasts one op per recurrent layer."""
-    # matmuls that need no earlier time step run ``gemm_factor`` times as fast
+    # shorten the matmuls that need no earlier time step by ``gemm_factor``
     scale = recurrent_share + (1 - recurrent_share) / gemm_factor
 
     def change(graph: StepGraph) -> ReplayTimes:

@@ -116,7 +116,8 @@ def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
     return CriticalPath(step_graph(events, window))
 
 
-#: (is it an activity, its index, ns of a host segment that are on the path; None: all of it).
+#: Node of the path: (whether it is an activity, its index, ns of a host segment on the path; None:
+#: all).
 _Node = tuple[bool, int, int | None]
 #: What runs in an interval of the path: (whether it is an activity, its index), or a cause of idle
 #: time.

@@ -212,7 +212,6 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
     scope = np.unique(rows.column("scope").to_pylist(), return_inverse=True)[1].reshape(-1)
     copies = np.array([s == "copy" for s in rows.column("scope").to_pylist()], dtype=np.bool_)
     has_segment = last != NONE
-    # a blocking copy has no cost of its own: its call returns after the copy
     rest = np.where(last_end > ALWAYS, end - last_end, 0)
     waited, passed = (
         has_segment & (last_end > start),
@@ -221,6 +220,7 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
     returning = np.minimum(_least(rest, waited, scope), rest)
     cost = _least(np.where(passed, end - start, rest), waited | passed, scope)
     cost = np.where(np.isin(scope, scope[passed]), _least(end - start, passed, scope), cost)
+    # a blocking copy has no cost of its own: the call returns after the copy
     cost = np.where(copies, 0, np.minimum(cost, end - start))
     by_device = (last_end > ALWAYS) & (last_end + returning >= start + cost)
     cost = np.where(by_device, cost, end - start)

@@ -78,7 +78,7 @@ def host_segments(
         row,
         patient[row],
     )
-    # without segments, no event has a duration, and no thread works
+    # use no threads if there are no segments, because then no event has a duration
     numbers = np.unique(thread[rows if len(segments.row) else rows[:0]])
     order = np.lexsort((-segments.thread, segments.end_ns, -segments.start_ns))
     at_work = foremost(segments.start_ns, segments.end_ns, order)
@@ -114,13 +114,13 @@ def _thread_segments(
     inner, working = own.owner_at(borders[:-1]), at_work.owner_at(borders[:-1])
     others = (working != NONE) & (segments.thread[working] != number)
     waits = others & (inner != NONE) & segments.may_wait(inner, working)
-    # number of the gap between segments to which each interval belongs
+    # number the gap between segments to which each interval belongs
     gap = np.searchsorted(segments.start_ns[rows], borders[:-1], side="right")
     waits |= _waiting_gaps(segments, np.append(rows, NONE), borders, inner, working, others, gap)
     new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(inner)) - 1
-    # thread, start, end, event row, awaited thread
+    # return columns: thread, start, end, event row, awaited thread
     return (
         np.full(len(first), number, dtype=np.int64),
         borders[first],

@@ -175,7 +175,7 @@ class Streams:
         """Return the first activity that ``StreamWaitEvent`` blocks."""
         step = self.step
         index = self.reported.get(int(step.correlation[call]))
-        # if the profile does not name the stream, the thread's next activity counts
+        # take the thread's next activity if the profile does not name the stream
         by_thread = self._launched.get(int(step.thread[call]))
         later = self._called.get(index) if index is not None else by_thread
         return None if later is None else later.first_from(int(step.end_ns[call]))

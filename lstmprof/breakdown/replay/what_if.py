@@ -126,7 +126,7 @@ class Streams:
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        # per activity: until when it waits for another stream, and for which activity there
+        # per activity: (end of its wait for another stream, the awaited activity there)
         self.waits_until = [(ALWAYS, NONE)] * len(self.start)
 
     def run(self, index: int, hosts: Hosts) -> None:
@@ -219,7 +219,7 @@ def retimed(
     begun, runs_on = start[activities] < window.start_ns, end[activities] > window.end_ns
     moved = []
     for at in (start, end):
-        # events after the step keep their distance from its end
+        # shift later events, so that they keep their distance from the step's end
         new = np.where(at >= window.end_ns, at - window.end_ns + closes, at)
         new[host] = _moved(graph, replay, thread[host], at[host])
         moved.append(new)
@@ -241,7 +241,7 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
     spent = graph.segments.column("event_id").filter(lasts).drop_null().to_numpy()
     launches = graph.activities.column("launch_id").drop_null().to_numpy()
     event_id = events.ints("event_id", -1)
-    # other events in the step lose theirs, so that none can become innermost
+    # give other events in the step no duration, so that none of them becomes innermost
     return np.asarray(outside | np.isin(event_id, np.concatenate([spent, launches])), np.bool_)
 
 

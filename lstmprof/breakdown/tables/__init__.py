@@ -66,7 +66,7 @@ class Source:
             return make(self.events(columns), self.windows)
         tables = []
         for rank in (None if number < 0 else number for number in ranks):
-            # with a few events of other ranks, each thread keeps its number
+            # include a few events of other ranks, so that each thread keeps its number
             part = events.table(columns, rows_of_ranks(events, [rank]))
             table = make(part, [window for window in self.windows if window.rank == rank])
             own = pc.field("rank").is_null() if rank is None else pc.field("rank") == rank
@@ -89,7 +89,7 @@ class Source:
         return self._made[name]
 
 
-#: Computes a table from the source and the event columns that it needs.
+#: Function that computes a table from the source and the required columns of events.
 Make = Callable[[Source, Sequence[str]], pa.Table]
 
 

@@ -125,7 +125,7 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     copies = _copies(events, issuer)
     code = values_at(codes, issuer)
     recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in (*values, "")]
-    # two pairs (from, to) per recorded text: for other casting ops, and for ``aten::copy_``
+    # make two pairs (from, to) per recorded text: for other casting ops, and for ``aten::copy_``
     pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]
     texts = sorted({text for entry in pairs for pair in entry for text in pair if text})
     code_of = {None: NONE, **{text: number for number, text in enumerate(texts)}}

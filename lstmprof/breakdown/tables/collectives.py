@@ -78,7 +78,7 @@ COLUMNS = (
     ),
     Column.integer(
         "waits_ns",
-        "wait for the last rank: dur_ns minus the shortest kernel of the collective",
+        "wait for the last rank: dur_ns minus the shortest dur_ns in the collective",
         _UNSHARED,
     ),
     Column.integer(
@@ -124,12 +124,11 @@ READS = (
     *("event_id", "parent_id", "launch_id", "shapes", "dtypes", "launch_config"),
 )
 _PER_KERNEL = READS[:9]
-#: How often each link carries (n - 1)/n of the message, for n ranks.
+#: Operation → how often each link carries (n - 1)/n of the message, for n ranks.
 _BUS = {"all_reduce": 2} | dict.fromkeys(
     ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1
 )
-#: Kernels are not one collective if their ends are further apart than this share of their longest
-#: wait.
+#: Largest distance between the ends of a collective's kernels, per their longest wait.
 MOST_SKEW_SHARE = 0.5
 #: (rank or None if unknown, device or None for the host)
 RankDevice = tuple[int | None, int | None]
@@ -217,7 +216,7 @@ def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
         operation = operation or operation_of(kernel["name"])
         ranks = config.group_size or group
         moved = config.message_bytes
-        # a range around several kernels does not show what each one moves
+        # use a range's inputs only for a single kernel: with several, each kernel's part is unknown
         if moved is None and is_recorded and alone[range_] == 1:
             moved = _input_bytes(inputs["shapes"] or "", inputs["dtypes"] or "")
             if operation == "all_gather" and moved is not None:

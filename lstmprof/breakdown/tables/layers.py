@@ -98,7 +98,7 @@ _LADDER = (
     ),
     Column.real(
         "floor_ns",
-        "least time of a call at the peak rates of the device, as time steps run in sequence",
+        "lower bound on the time of a call: its sequential work at the device's peak rates",
         f"the peak rates were not measured, or {_NO_SIZES}",
     ),
 )

@@ -226,7 +226,7 @@ class _ProcessMemory:
     @cached_property
     def _joined(self) -> dict[str, tuple[Ints, _Floats]]:
         """Join each counter's peak and last values per interval."""
-        # ``CHANGE`` has the four sums of ``changes`` instead
+        # begin with no peak and no last value per counter; ``CHANGE`` has four sums instead
         joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
         for name, added in self._parts.items():
             intervals, values = zip(*added, strict=True)

@@ -214,7 +214,7 @@ def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
     return owner
 
 
-#: Written by torch.profiler before names of modules.
+#: Prefix that torch.profiler writes before names of modules.
 MODULE = "nn.Module: "
 SORTS = ("module", "python", "range")
 _UNLINKED = "backward and forward ops are not linked"

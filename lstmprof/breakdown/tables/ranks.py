@@ -147,7 +147,7 @@ def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any
         waits[_last_rank_device(row)] += row["waits_ns"]
     longest, waited_ns = max(waits.items(), key=lambda item: item[1])
     whom = longest if waited_ns else (None, None)
-    # ``late``: the calls of all ranks for which this rank came last
+    # ``late`` has the calls of all ranks for which this rank came last
     values = (
         sum(waits.values()) / steps,
         *whom,

@@ -21,8 +21,7 @@ from lstmprof.events.schema import Column, schema
 #: Least share of samples of a line in the table.
 LEAST_SHARE = 0.01
 PART, LINE = "part", "line"
-#: Work that may be code compiled by XLA. The breakdown knows it by names of ops, which samples
-#: lack.
+#: Categories of work that XLA may have compiled: samples lack the op names that would show it.
 _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_loss", "optimizer")
 
 _NOT_THERE = "the breakdown has no such part on the host"

@@ -39,7 +39,7 @@ class Profile(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         batches = (self.params or {}).get("steps")
-        # after an epoch's last batch, no step begins until the next epoch begins
+        # the next step follows at once, except after an epoch's last batch
         follows = batches is not None and batch + 1 < batches
         self._metrics.update(self._profile.step_end(follows=follows))
 

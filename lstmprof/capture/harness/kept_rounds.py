@@ -24,9 +24,9 @@ from lstmprof.events.schema import SCHEMA_VERSION
 
 ROUNDS, KEPT_FILE = ".rounds", "kept.json"
 
-#: Options, version and machine of a round. A kept round is reused only if they have not changed.
+#: Options, version and machine of a round; a kept round is reused only if all are unchanged.
 Making = dict[str, Any]
-#: What differs (a key of ``Making``) -> why a kept round cannot be reused.
+#: Key of ``Making`` that has changed -> why a kept round cannot be reused.
 _CHANGES = {
     "request": "the options have changed",
     "rounds": "the number of rounds has changed",
@@ -89,7 +89,7 @@ class KeptRounds:
                 shutil.rmtree(scratch / own, ignore_errors=True)
             (scratch / KEPT_FILE).write_text(json.dumps(content), encoding="utf-8")
             self.folder.mkdir(parents=True, exist_ok=True)
-            # a rename, so that a round appears whole or not at all
+            # rename the complete folder, so that a killed capture leaves no half-written round
             scratch.rename(self.folder / str(number))
         except OSError as fault:
             raise RunError(

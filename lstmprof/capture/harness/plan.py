@@ -137,7 +137,7 @@ def _label(users: str, interpreters: str, *, both: bool) -> str:
 
 def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
     name = run_name(request)
-    # the device ``auto`` is the CPU if the driver shows no GPU
+    # resolve the device ``auto`` to the CPU if the driver shows no GPU
     device = "cpu" if request.device == "auto" and not cuda_devices() else request.device
     skip = refusal(dataclasses.replace(request, device=device))
     skip = skip or request.row.lacks(way.version)
@@ -164,7 +164,7 @@ def run(
     """Run the captures of a plan; yield each outcome as soon as it is known."""
     todo = {p.name: p for p in planned if p.skip is None or (force and p.is_there)}
     for entry in planned:
-        # a capture that was killed right after it wrote its run leaves its rounds behind
+        # discard the rounds of a capture that was killed right after it wrote its run
         if entry.is_there and entry.name not in todo:
             KeptRounds(out, entry.name).discard()
     for name, fault in list(_without_interpreter(todo, progress)):

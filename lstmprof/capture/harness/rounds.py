@@ -35,7 +35,7 @@ from lstmprof.runs.run import Run
 
 Progress = Callable[[str], None]
 
-#: At most this many workers take turns. Each needs half a gigabyte of memory for its framework.
+#: Largest number of workers that take turns; a worker's framework needs 0.5 GB of memory.
 MOST_IN_TURNS = 8
 
 
@@ -74,7 +74,7 @@ def captured_runs(
                 yield name, error
         if sweep.captures:
             with staging(out) as scratch:
-                # on a CPU, runs take turns at each iteration, so slow phases hit all alike
+                # on a CPU, workers take turns at each iteration, so that slow phases hit all alike
                 for place, (names, number) in enumerate(_rounds(groups, sweep.captures)):
                     yield from sweep.round(names, number, scratch / f"{place}")
     except BaseException as stop:
@@ -115,7 +115,7 @@ def _rounds(
 
 def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
     """Return whether a waiting worker would not disturb the running one."""
-    # a waiting process keeps its GPU memory, and idle threads of a pool spin before they sleep
+    # exclude GPU workers, which keep GPU memory, and thread pools, whose idle threads spin
     on_gpu = bool(host.cuda_devices())
     return 1 < len(requests) <= MOST_IN_TURNS and all(
         (request.device == "cpu" or (request.device == "auto" and not on_gpu))
@@ -285,7 +285,7 @@ class _Sweep:
 
     def kept_rounds_message(self) -> str:
         """Return the message that says which rounds are kept and how to resume."""
-        # without --force, the next command would skip the existing run and never use its rounds
+        # discard rounds that the next command would not use, because it skips existing runs
         if self.force:
             for name, of in self.captures.items():
                 if (self.out / name).exists():
@@ -318,7 +318,7 @@ def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]
             request,
             iterations=least + (number < more),
             profile_steps=steps,
-            # one round measures the peak rates for the run
+            # measure the machine's peak rates only in the first round
             peaks=request.peaks and number == 0,
             sampler_s=request.sampler_s / count,
         )

@@ -44,11 +44,11 @@ Progress = Callable[[str], None]
 
 REQUEST, LOG = "request.json", "worker.log"
 WORK, KERAS, INDUCTOR = "worker", "keras", "inductor"
-#: Text of the syntax error in a Python older than 3.7.
+#: Message of the syntax error that a Python older than 3.7 raises.
 _TOO_OLD = "future feature annotations is not defined"
-#: Fewer free bytes mean a full disk.
+#: Free bytes of a disk below which lstmprof reports a full disk.
 _LEAST_BYTES = 2**16
-#: Folders that only the running worker needs.
+#: Folders of a running worker, which are deleted in a kept round.
 WORKERS_OWN = (WORK, KERAS, INDUCTOR)
 
 
@@ -127,15 +127,15 @@ def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subproce
 
 
 def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
-    # PYTHONSAFEPATH changes imports. TensorFlow 2 sets TF2_BEHAVIOR, which changes TensorFlow 1's
-    # loops.
+    # drop PYTHONSAFEPATH, which changes imports, and TensorFlow 2's TF2_BEHAVIOR, which
+    # changes TensorFlow 1's loops
     dropped = {"PYTHONSAFEPATH", "TF2_BEHAVIOR"}
     if request.python != sys.executable:
         dropped |= {"PYTHONPATH", "PYTHONHOME"}
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
     return environment | {
         "KERAS_BACKEND": request.row.framework,
-        # py-spy may be installed beside this interpreter, but not be on PATH
+        # let the worker find a py-spy that is next to this interpreter, but not on PATH
         "PATH": os.pathsep.join(
             [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
         ),
@@ -143,7 +143,7 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
         "LSTMPROF_CACHE": str(cache_folder().absolute()),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch / WORK),
-        # a new cache, so that every capture compiles anew; only Theano's cache is shared
+        # an empty cache makes every capture compile anew; only Theano's cache is shared
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / INDUCTOR),
     }
 
@@ -169,7 +169,7 @@ def _follow(
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
             if seat and line == TURN.encode():
-                # waiting for a turn does not count towards the timeout
+                # extend the timeout by the time that the worker waited for its turn
                 deadline += _turn_given(worker, seat)
             else:
                 progress(line.decode("utf-8", "replace"))
@@ -209,7 +209,7 @@ def result_in(scratch: Path) -> CaptureResult:
 
 def _death(code: int, log: Path) -> CaptureError:
     """Explain why a worker ended without a result."""
-    # nsys reports a signal as 128 + signal
+    # convert the exit code: nsys reports a signal as 128 + signal
     code = 128 - code if code > 128 else code
     if code == -signal.SIGKILL:
         return CaptureError(
@@ -229,7 +229,7 @@ def _death(code: int, log: Path) -> CaptureError:
 def _ran_out_of_space(log: Path) -> bool:
     if log.stat().st_size:
         return os.strerror(errno.ENOSPC) in _last_line(log)
-    # an empty log: perhaps the disk had no space for the message
+    # the log is empty, perhaps because the disk had no space for the message
     return shutil.disk_usage(log.parent).free < _LEAST_BYTES
 
 

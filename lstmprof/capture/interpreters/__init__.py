@@ -23,9 +23,9 @@ from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.implementations import Implementation
 
 APART = "needs its own environment, which lstmprof capture installs"
-#: Import name -> package name, where they differ.
+#: Import name -> package name, for packages whose two names differ.
 _PACKAGES = {"haiku": "dm-haiku"}
-#: From 2.4 to 2.15, Keras and the TensorFlow that it needs have the same version number.
+#: First and last Keras version whose number equals that of the TensorFlow that it needs.
 _PAIRED = ((2, 4), (2, 15))
 
 
@@ -36,7 +36,7 @@ class Wish:
     python: str | None = None
     packages: tuple[str, ...] = ()
     era: str | None = None
-    # versions of the implementation's framework (1.4.0) or of a package (keras==2.12.0)
+    # wanted versions of the implementation's framework (1.4.0) or of a package (keras==2.12.0)
     versions: tuple[str, ...] = ()
 
 
@@ -98,7 +98,7 @@ def _more_packages(row: Implementation, wanted: str) -> list[str]:
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):
-        # its era installs them
+        # the era's environment already contains all packages
         return []
     if row.framework == "tensorflow" and package == "keras":
         if version < _PAIRED[0]:
@@ -159,7 +159,7 @@ def _installed(package: str) -> str | None:
 
 
 def _names(package: str) -> tuple[str, str]:
-    # TensorFlow without GPU support has another name
+    # use the other package name of a TensorFlow without GPU support
     return package, f"{package}-cpu"
 
 

@@ -30,7 +30,7 @@ Progress = Callable[[str], None]
 STAMP = "lstmprof.json"
 ALWAYS = ("numpy",)
 OLDEST = (3, 7)
-#: A working interpreter answers in 0.1 s, and a broken pyenv shim fails as fast.
+#: Seconds to wait for an interpreter's answer; a working interpreter needs 0.1 s.
 ANSWERS_WITHIN_S = 30.0
 _ASK = (
     "import os, sys; print('%d.%d' % sys.version_info[:2]); print(os.path.realpath(sys.executable))"
@@ -46,7 +46,7 @@ class Python:
 
 
 def this_python() -> Python:
-    # in a virtual environment, this is the Python that created it
+    # resolve the link, because a virtual environment's Python links to the Python that created it
     return Python("{}.{}".format(*sys.version_info), os.path.realpath(sys.executable))
 
 
@@ -84,7 +84,7 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 @functools.cache
 def find_python(version: str, searched: tuple[str | None, str | None]) -> Python | None:
     """Find a Python of a minor version such as ``3.7``."""
-    # ``searched`` (PATH, PYENV_ROOT) is only part of the cache's key
+    # ``searched`` (PATH, PYENV_ROOT) is unused here: it makes the cache forget older answers
     answers = (_ask(path) for path in _candidates(version))
     return next((python for python in answers if python and python.version == version), None)
 
@@ -165,7 +165,7 @@ class Environment:
         with _alone(self.folder.with_suffix(".lock")):
             if not self.is_made:  # another process may have created it meanwhile
                 progress(f"installing {self.words} into {self.folder}")
-                # built at its final path, because an environment cannot be moved
+                # build the environment in its final folder, because an environment cannot be moved
                 shutil.rmtree(self.folder, ignore_errors=True)
                 _build(self)
                 _stamp(self)  # last, so that an interrupted build is repeated

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from lstmprof.base.errors import UsageError, unknown_name
 from lstmprof.base.package import version_numbers
 
-#: Splits ``name[extra]==1.2.3`` or ``name @ file:…`` into the name and the rest.
+#: Pattern of ``name[extra]==1.2.3`` or ``name @ file:…``; its groups are the name and the rest.
 _SPECIFIER = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
 
 
@@ -25,7 +25,7 @@ class Era:
     name: str
     packages: tuple[str, ...]  # pip's specifiers and options; the first is ``package==version``
     pythons: tuple[str, ...]  # minor versions, the preferred one first
-    # oldest and newest version of the framework that runs with the other packages
+    # oldest and newest version of the framework that runs with these packages
     versions: tuple[str, str]
     download_mb: int | None = None
     disk_mb: int | None = None
@@ -52,7 +52,7 @@ class Era:
 
 _TYPED = "typing_extensions==4.7.1"  # the last version for Python 3.7
 _NUMPY_3_7 = "numpy==1.21.6"  # the last version for Python 3.7
-#: One environment for Theano and the small libraries on top of it.
+#: Packages of the environment for Theano and the small libraries on top of Theano.
 _THEANO = ("Theano==1.0.5", _NUMPY_3_7, "scipy==1.7.3", "h5py==2.10.0", "--only-binary=h5py")
 _LASAGNE, _KERAS = "Lasagne==0.1", "keras==2.1.6"
 
@@ -67,7 +67,7 @@ TABLE: tuple[Era, ...] = (
         804,
         1700,
     ),
-    # The size includes four NVIDIA wheels, without which torch 1.13.1 cannot be imported.
+    # These 3290 MB include four NVIDIA wheels, without which torch 1.13.1 cannot be imported.
     Era(
         "torch-1.13.1",
         ("torch==1.13.1", _NUMPY_3_7, _TYPED),
@@ -75,7 +75,7 @@ TABLE: tuple[Era, ...] = (
         ("1.11", "1.13"),
         disk_mb=3290,
     ),
-    # compiled against NumPy 1; PyTorch runs with NumPy 2 only since 2.3 (release notes)
+    # NumPy 1, because PyTorch runs with NumPy 2 only since PyTorch 2.3 (release notes)
     Era(
         "torch-2.2.2",
         ("torch==2.2.2", "numpy==1.26.4"),
@@ -83,7 +83,7 @@ TABLE: tuple[Era, ...] = (
         ("2.0", "2.2"),
         disk_mb=5000,
     ),
-    # protobuf 4 refuses code generated for protobuf 3
+    # protobuf 3, because protobuf 4 refuses code generated for protobuf 3
     Era(
         "tensorflow-1.15.5",
         ("tensorflow==1.15.5", "protobuf==3.20.3", "numpy==1.18.5"),
@@ -91,7 +91,7 @@ TABLE: tuple[Era, ...] = (
         ("1.13", "1.15"),
         disk_mb=590,
     ),
-    # TensorFlow 2.8 cannot be installed beside protobuf 3.20
+    # protobuf 3.19, because TensorFlow 2.8 cannot be installed together with protobuf 3.20
     Era(
         "tensorflow-2.8.4",
         ("tensorflow==2.8.4", "protobuf==3.19.6"),
@@ -108,7 +108,7 @@ TABLE: tuple[Era, ...] = (
     ),
     Era("theano-1.0.5", (*_THEANO, _LASAGNE, _KERAS), ("3.7",), ("1.0", "1.0"), disk_mb=240),
     Era("lasagne-0.1", (_LASAGNE, *_THEANO, _KERAS), ("3.7",), ("0.1", "0.1"), disk_mb=240),
-    # ``--with keras==2.1.6`` does not name a backend; Keras's default is TensorFlow
+    # TensorFlow, Keras's default backend, because ``--with keras==2.1.6`` names no backend
     Era(
         "keras-2.1.6-tensorflow",
         (

@@ -26,12 +26,12 @@ from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 MOST_TIMING_NS = 60_000_000_000
 
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
-#: Steps in a discarded session, which only fills the profiler's buffers.
+#: Largest number of steps in a discarded session, which only fills the profiler's buffers.
 MOST_THROWN_AWAY = 3
-#: Steps in a discarded session if all ranks must discard equally many. Chosen by hand.
+#: Steps in a discarded session if all ranks must discard the same number. Chosen by hand.
 ALIKE_THROWN_AWAY = 10
 
-#: Input shapes are recorded if that makes a profiled step at most 5 % longer.
+#: Largest slowdown of a profiled step, 5 %, for which lstmprof records input shapes.
 MOST_FOR_SHAPES = 0.05
 
 Steps = Generator[None, Any, Any]
@@ -56,7 +56,7 @@ class Plan:
         """Return the number of steps that a training needs until the profile is complete."""
         away = (sessions - 1) * self.thrown_away
         warmup = max(self.warmup, EARLY.warmup + EARLY.timed)
-        # the first call of ``step()`` ends no measured step
+        # add 1, because the first call of ``step()`` ends no measured step
         return 1 + warmup + EARLY.steps + -(-self.timed // 2) + away + self.steps
 
     def shares(self) -> Tuple[timing.Quota, timing.Quota]:
@@ -64,7 +64,7 @@ class Plan:
         return timing.Quota(self.timed, None if self.alike else MOST_TIMING_NS).halves()
 
 
-#: Short passes at the beginning, for trainings that end early.
+#: Passes that lstmprof runs first, so that a training that ends early has a profile, too.
 EARLY = Plan(warmup=1, timed=2, steps=3)
 #: Fewest steps of a training for which a run can be written.
 FEWEST_STEPS = 1 + EARLY.warmup + EARLY.timed + 1  # the first call ends no measured step
@@ -94,7 +94,7 @@ class StepPasses:
         self.doing = "waiting for the first step"
         self.later = 0  # steps that ended after the session that is kept
         self._latest: Optional[_Recorded] = None
-        # times of trivial calls in the latest profiler session: they show what an event costs
+        # times of trivial calls in the latest profiler session, which show what an event costs
         self._readings: Optional[calibration.LoopTimes] = None
 
     @property
@@ -125,7 +125,7 @@ class StepPasses:
         self.doing = PROFILING
         yield from self._profile()
         self.doing = TIMING_AGAIN
-        # one step of warm-up after the profiler has stopped
+        # run one warm-up step after the profiler has stopped
         yield from self._timed(timing.Quota(1 if rest.iterations else 0), True, True)
         with energy.reading():
             yield from self._timed(rest, after_profile=True)
@@ -171,7 +171,7 @@ class StepPasses:
 
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
         """Remember this profiler session as the latest, and free the previous session now."""
-        # else collecting PyTorch's cyclic events would slow a later step (94 ms measured)
+        # free the old session now; collecting its cyclic events later would slow a step (by 94 ms)
         if self._latest is not None:
             shutil.rmtree(self._latest.folder, ignore_errors=True)
         self._latest = recorded
@@ -226,7 +226,7 @@ class StepPasses:
         self.profiler.with_shapes = True
         walls_ns = yield from self._thrown_away(range(self.plan.thrown_away))
         self.shapes_cost = min(walls_ns) / plain_ns - 1
-        # after torch.compile nothing else shows sizes: hooks on modules would make it compile again
+        # record shapes after torch.compile, because hooks on modules would make PyTorch recompile
         self.profiler.with_shapes = has_compiled() or self.shapes_cost <= MOST_FOR_SHAPES
         if not self.profiler.with_shapes:
             self._readings = plain
@@ -234,7 +234,7 @@ class StepPasses:
     def _thrown_away(self, steps: Iterable[int]) -> Generator[None, Any, List[int]]:
         """Record steps in a session that is discarded; return each step's wall time in ns."""
 
-        # at the end of the session, time trivial calls, to find out what an event costs
+        # time trivial calls at the end of the session, to measure what an event costs
         def measure() -> None:
             self._readings = self.profiler.trivial_readings()
 
@@ -266,7 +266,7 @@ class StepPasses:
                     self.ranges = no_ranges
                 at_end()
         except GeneratorExit:
-            # the training ended: keep the session with more steps
+            # the training ended: keep the session that has more steps
             if self._latest is None or len(walls_ns) >= len(self._latest.walls_ns):
                 self._latest = _Recorded(session, walls_ns, folder, counts) if walls_ns else None
             else:

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 
 _MOST_FUNCTIONS = 20
 _MOST_TEXT = 80
-#: Python values that are short enough to show.
+#: Types of Python values whose text is short enough to show.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -67,7 +67,7 @@ class Recompilations:
         after = self.count(call.function)
         if before is None or after is None or after <= before:
             return
-        # by title (name and line): a script may create the same function anew
+        # look up the title (name and line), because a script may create the same function anew
         before_change = self._signatures.get(title)
         if before_change is None and len(self._signatures) >= _MOST_FUNCTIONS:
             return
@@ -137,13 +137,13 @@ def _by_name(call: Call) -> Dict[str, Any]:
         return dict(numbers, **call.kwargs)
 
 
-#: Prefix of a reason: ``0/3: `` if a guard of version 3 failed. Older PyTorch writes none.
+#: Prefix of a reason for recompiling: ``0/3: `` if a guard of version 3 failed.
 _VERSION = re.compile(r"(?:!\d+/)?\d+/(?P<version>\d+)(?:_\d+)?: ")
-#: The comment behind a guard: the line of Python that needs the guard.
+#: Comment after a guard: the line of Python that needs the guard.
 _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
-#: Older PyTorch writes ``L['x']`` for a local and ``G['x']`` for a global variable.
+#: Scope in a guard: older PyTorch writes ``L['x']`` for a local, ``G['x']`` for a global name.
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")
-#: Dynamo's name for the rest of a function that it cannot compile as a whole.
+#: Dynamo's name for the rest of a function that Dynamo cannot compile as a whole.
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+")
 #: (what changed, pattern of a failed guard); groups are fields of ``runs.fields.Recompiled``.
 _FORMS = tuple(
@@ -172,7 +172,7 @@ def recompiled_by_torch() -> Optional[List[Dict[str, Any]]]:
     entries = []
     with contextlib.suppress(Exception):  # another version of PyTorch
         utils, config = (sys.modules["torch._dynamo." + name] for name in ("utils", "config"))
-        # its name until PyTorch 2.5
+        # ``cache_size_limit`` is the limit's name until PyTorch 2.5
         limit = getattr(config, "recompile_limit", None) or config.cache_size_limit
         for code, reasons in list(utils.guard_failures.items())[-_MOST_FUNCTIONS:]:
             entries.append(_entry(code, list(reasons), limit))
@@ -184,7 +184,7 @@ def _entry(code: Any, reasons: List[str], limit: int) -> Dict[str, Any]:
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
     resumed = _RESUMED.fullmatch(name)
     entry = {"function": resumed.group("name") if resumed else name}  # type: Dict[str, Any]
-    # one reason per older version that did not fit; after ``limit`` versions PyTorch gives up
+    # read one reason per older version that did not fit; after ``limit`` versions PyTorch gives up
     marks = [_VERSION.match(reason) for reason in reasons]
     versions = [int(mark.group("version")) for mark in marks if mark is not None][::-1]
     if len(versions) < len(reasons):

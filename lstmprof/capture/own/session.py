@@ -26,11 +26,11 @@ from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
 
-#: A process has only one profiler.
+#: Lock that a measurement holds, because a process has only one profiler.
 _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"
-#: Why a session has no CPU counters: they count only threads that start later.
+#: Message: CPU counters count only threads that start after the counters.
 NOT_COUNTED = "the process had started its threads before"
 USUAL = Plan()
 
@@ -128,7 +128,7 @@ class Session:
         self.reason: Optional[str] = None
         self.steps = 0
         self.observed = 0  # steps that were observed to find out which call ends a step
-        #: (profiled steps in the run, further profiled steps after these) -> input shapes of ops.
+        #: Function (profiled steps in the run, profiled steps after these) -> input shapes of ops.
         self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
         self._sizes: Optional[ModuleSizes] = None  # of PyTorch's modules
         self._steps: Optional[Steps] = None  # the generator of all passes; None when it has ended
@@ -273,7 +273,7 @@ class Session:
         """Return whether to measure this call of ``step``."""
         if self._steps is None or os.getpid() != self._pid:  # a forked process
             return False
-        # all steps must run in one thread, and no step may end inside a phase
+        # reject ``step()`` from a second thread: all steps must run in one thread
         thread = threading.get_ident()
         self._thread = self._thread or thread
         if thread != self._thread:
@@ -356,7 +356,7 @@ class Session:
             self.observed + self.steps,
             self._activity,
         )
-        # ``fewest`` counts one step that is not measured: the last observed step
+        # correct the number: ``fewest`` already counts one of the ``observed`` steps
         needs = fewest + max(self.observed - 1, 0)
         return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
 
@@ -373,7 +373,7 @@ class Session:
     def _written(self, passes: StepPasses) -> None:
         """Write the run, and show its verdict."""
         self._leave_result(passes, passes.folder)
-        # a child process, because this one may lack libraries for profiles
+        # write the run in a child process, because this process may lack libraries for profiles
         write_in_child(passes.folder, self.writer)
         self.path = self.place
         self.report(

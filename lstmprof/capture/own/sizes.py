@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from lstmprof.capture.worker.shapes import OpInputs, StepInputs
 
-#: The profiler's name for the element type of batch sizes.
+#: Name of the element type of batch sizes in PyTorch's profiles.
 _BATCH_SIZES = "long int"
 
 
@@ -47,12 +47,12 @@ class ModuleSizes:
             self.close()
             return
         self._begun += 1
-        # with wrappers, torch.compile would compile the model again
+        # add no wrappers after torch.compile, which would compile the model again
         if not self._undo and not has_compiled():
             self._thread = threading.get_ident()
             for module in self._modules:
                 self._undo.append(functools.partial(setattr, module, "forward", module.forward))
-                # hooks on modules would miss direct calls of ``forward``, as in AWD-LSTM
+                # wrap ``forward``: hooks miss direct calls of ``forward``, as in AWD-LSTM
                 module.forward = self._noted(module.forward)
 
     def step_ends(self) -> None:
@@ -81,7 +81,7 @@ class ModuleSizes:
 
     def inputs(self, count: int, later: int) -> Iterator[StepInputs]:
         """Yield (op, input shapes, dtypes, step) of such ops in the run's profiled steps."""
-        # the last ``later`` steps are not in the run
+        # first profiled step of the run; the last ``later`` profiled steps are not in the run
         first = self._ended - later - count + 1
         for call in self._calls:
             if first <= call.step < first + count:
@@ -119,7 +119,7 @@ def _layer_op(call: _LayerCall) -> OpInputs:
         data.insert(place, 1)
     state = [module.num_layers * directions, batch, width]
     memory = [*state[:2], module.hidden_size]
-    # the profiler records an empty shape for these two numbers, because they are no tensors
+    # the profiler records empty shapes for these two numbers, because they are no tensors
     counts = [module.num_layers, directions]
     shapes += [[state, memory] if module.mode == "LSTM" else state, weights, counts]
     return "aten::" + module.mode.lower(), shapes, dtypes

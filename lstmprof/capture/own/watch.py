@@ -28,13 +28,13 @@ from lstmprof.capture.worker.metadata import now
 from lstmprof.capture.worker.profilers import framework_of, profiler_of
 from lstmprof.runs.directory import cache_folder
 
-#: Windows and steps until the typical step is known; fewest steps per window. Chosen by hand.
+#: Windows and steps that define the typical step; fewest steps per window. Chosen by hand.
 TYPICAL_WINDOWS, TYPICAL_STEPS, LEAST_STEPS = 3, 30, 3
-#: The typical step is the median of this many windows; with fewer, it would follow a slow drift.
+#: Latest windows whose median is the typical step; with fewer, the median follows a slow drift.
 MEMORY = 600
-#: One slow window may be a checkpoint.
+#: Consecutive slow windows that start a profile; one slow window may be a checkpoint.
 SLOW_WINDOWS = 2
-#: Profiles that a watch starts by itself; requested ones do not count.
+#: Largest number of profiles that a watch starts without a request.
 MOST_PROFILES = 5
 PLAN = Plan(warmup=3, timed=10, steps=10)
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
@@ -111,7 +111,7 @@ class Watch:
         self.steps = self.observed = 0
         self.path: Optional[Path] = None  # a session has a path; a watch has several sessions
         self.reason: Optional[str] = None
-        #: Replaces ``Session.op_inputs`` if it is set.
+        #: Function that replaces ``Session.op_inputs``, or None.
         self.op_inputs: Optional[Callable[[int, int], Iterable[Any]]] = None
         self.measured = self.is_over = False
         self._batches, self._quiet, self._report = batches, quiet, report
@@ -271,7 +271,7 @@ class Watch:
         writing = self._writing is not None and self._writing.is_alive()
         doing = "profiling" if self._session else "writing a run" if writing else None
         is_due = now_ns >= self._next_ns and len(self._walls) >= LEAST_STEPS
-        # a requested profile does not wait for the end of the window
+        # start a requested profile without waiting for the end of the window
         if not is_due and (doing or not self._requested):
             return
         row = self._write_window(doing)
@@ -366,7 +366,7 @@ class Watch:
     def _no_run(self, session: Session, why: Optional[str], reason: str) -> None:
         """Report why no run was written for a profile."""
         if why is None:
-            # later profiles are then diagnosed without a comparison
+            # diagnose later profiles without a comparison
             self._base, self._cannot_profile = None, True
         self._show(reason)
         self._write_profile(run=None, why=why, reason=reason)

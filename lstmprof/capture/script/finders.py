@@ -21,19 +21,19 @@ from lstmprof.capture.script.sizes import GraphSizes, KerasLayers
 from lstmprof.capture.script.steps import Steps
 
 Attach = Callable[[Any], None]
-#: Token or feature value of padding.
+#: Token or feature value that counts as padding.
 _FILLING = 0
-#: Padding is searched for in this many sequences of a batch.
+#: Sequences of a batch that are searched for padding.
 _LOOKED_AT = 512
-#: Keras's default in ``fit``.
+#: Default batch size of Keras's ``fit``.
 _KERAS_BATCH = 32
-#: After this many backward passes without a reset of gradients, each pass counts as one step.
+#: Backward passes without a reset of gradients after which each pass counts as one step.
 _MOST_PASSES = 32
-#: Types of TensorFlow 1 ops that update parameters.
+#: Pattern of TensorFlow 1 op types that update parameters.
 _UPDATES = re.compile(r"(Resource)?(Sparse)?Apply\w+|AssignSub\w*")
-#: Plain assignments, which update parameters only beside nodes of ``tf.gradients``.
+#: Pattern of assignments, which update parameters only next to nodes of ``tf.gradients``.
 _ASSIGNS = re.compile(r"Assign(Add|Variable|AddVariable)?(Op)?")
-#: Such nodes alone prove nothing: the forward pass uses some of them, too.
+#: Pattern of names of nodes that ``tf.gradients`` adds; the forward pass has some, too.
 _OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
 
 
@@ -112,7 +112,7 @@ def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) 
         init(self, *args, **kwargs)
         steps.optimizers += 1
         step = type(self).step
-        # torch's own hooks run inside the range ``Optimizer.step``, where no step may end
+        # wrap ``step`` itself, because torch's hooks run inside the range ``Optimizer.step``
         if not getattr(step, "watched", False):
             type(self).step = _watched(step, stepping, steps, optimizing)
 
@@ -126,7 +126,7 @@ def _watched(
 
     @functools.wraps(step)
     def stepped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # ``step`` of a parent class, called by the optimizer's own ``step``
+        # count only the outer call if an optimizer's ``step`` calls its parent class's ``step``
         if id(self) in stepping:
             return step(self, *args, **kwargs)
         stepping.add(id(self))
@@ -158,7 +158,7 @@ def _watch_keras(steps: Steps, module: Any) -> None:
     def batch_ended(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         result = ends(self, batch, *args, **kwargs)
         of_epoch = (getattr(self, "params", None) or {}).get("steps")
-        # the work between epochs belongs to no step
+        # after an epoch's last batch no step follows, so that work between epochs is in no step
         steps.ends("keras", follows=of_epoch is not None and batch + 1 < of_epoch)
         return result
 
@@ -315,7 +315,7 @@ class _Backward:
         gradient = getattr(self._parameter, "grad", None)
         if gradient is None or not bool((gradient != 0).any()):
             self._resets.append(self._passes)
-        # the first step may be incomplete, so count between the second and the third reset
+        # count from the second reset, because the first step may be incomplete
         if len(self._resets) == 3:
             self._per_step = self._resets[2] - self._resets[1]
             self._passes = 0

@@ -26,7 +26,7 @@ from lstmprof.capture.script import main
 Report = Callable[[str], None]
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
-#: Signals that stop a training, or make it save its state.
+#: Signals that stop a training or make it save its state; lstmprof forwards them to the script.
 _FORWARDED = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
 

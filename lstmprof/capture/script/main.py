@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any
 
-#: File with the id of the script's process.
+#: Name of the file with the process id of the script.
 PID = "pid"
 
 
@@ -67,7 +67,7 @@ def _follow_launcher(folder: str) -> None:
     from lstmprof.capture.worker.machine import host
 
     host.end_with(os.path.join(folder, LIFELINE))
-    # for the launcher, which forwards signals
+    # write the process id for the launcher, which forwards signals
     with open(os.path.join(folder, PID), "w") as file:
         file.write(str(os.getpid()))
 

@@ -20,7 +20,7 @@ from typing import Any, List, NoReturn, Optional, Tuple
 from lstmprof.capture.request import ScriptRequest
 from lstmprof.capture.script.steps import Steps
 
-#: Decorator of the step function in the script.
+#: Name of the decorator that lstmprof adds to the script's step function.
 DECORATOR = "__lstmprof_step__"
 
 
@@ -51,7 +51,7 @@ def _end_by(error: BaseException) -> NoReturn:
         atexit._run_exitfuncs()  # as Python does before it kills itself
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-        # The first process of a container ignores the signal.
+        # the first process of a container ignores the signal and ends here
         raise SystemExit(128 + signal.SIGINT) from None
     raise SystemExit(1) from None
 

@@ -17,12 +17,12 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 from lstmprof.capture.own.sizes import has_compiled
 
 FORWARD, LOSS, BACKWARD, OPTIMIZER, INPUT = "forward", "loss", "backward", "optimizer", "input"
-#: A module that runs more often than this per step belongs to a loop.
+#: Most calls of a module per step; a module that runs more often belongs to a loop.
 MOST_CALLS = 8
 
 Phase = Callable[[str], ContextManager[Any]]
 Undo = Callable[[], None]
-#: Calls a function of lstmprof and catches its errors.
+#: Type of a wrapper that calls a function of lstmprof and catches its errors.
 Safely = Callable[..., Any]
 
 
@@ -37,7 +37,7 @@ class TorchRanges:
         self._calls: Counter[int] = Counter()
         self._calls_before: Counter[int] = Counter()  # module -> calls in earlier steps
         self._thread: Optional[int] = None
-        # torch.compile traces the hooks, too; they must do nothing then
+        # lets the hooks do nothing while torch.compile traces them
         compiler = getattr(torch, "compiler", None)
         self._is_compiling = getattr(compiler, "is_compiling", lambda: False)
         self.backwards = self.steps = 0
@@ -70,7 +70,7 @@ class TorchRanges:
         tokens = [opened for opened, _ in self._open]
         if token is not None and token not in tokens:
             return
-        # None ends all ranges
+        # end all open ranges if ``token`` is None
         while self._open:
             opened, entered = self._open.pop()
             entered.__exit__(None, None, None)
@@ -115,7 +115,7 @@ class TorchRanges:
     def _module_begins(self, module: Any, arguments: Any) -> None:
         if self._is_compiling() or threading.get_ident() != self._thread:
             return
-        # an optimizer may itself call forward, loss and backward
+        # begin a phase outside of all phases, or in an optimizer that calls forward and backward
         if not self._open or self._open[-1][0] is OPTIMIZER:
             of = self._torch.nn.modules.loss._Loss
             name = LOSS if isinstance(module, of) else FORWARD

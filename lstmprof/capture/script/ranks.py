@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from lstmprof.capture.request import ScriptRequest
 
-#: (variable of the rank, of the number of ranks) of torchrun, Open MPI, MPICH and srun.
+#: Environment variables of (rank, number of ranks) from torchrun, Open MPI, MPICH and srun.
 _VARIABLES = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -29,15 +29,15 @@ _VARIABLES = (
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # a batch script has no number of tasks
     ("LOCAL_RANK", "LOCAL_WORLD_SIZE"),
 )
-#: Variables that a launcher sets only for the processes that train.
+#: Environment variables that a launcher sets only for the processes that train.
 _LAUNCHED = re.compile(r"(LOCAL_)?RANK|ACCELERATE_\w+")
 _PYTHON = re.compile(r"python[\d.]*(\.exe)?")
-#: Options of ``python`` whose value may be the next word.
+#: Options of ``python`` whose value may be the next word of the command line.
 _WITH_VALUE = ("-X", "-W")
-#: How long rank 0 waits for the results of the other ranks.
+#: Seconds that rank 0 waits for the results of the other ranks.
 _WAIT_S = 60.0
 _PART = "rank-"
-#: Suffix of the empty file of a rank that measured nothing.
+#: Suffix of the empty file that a rank writes if it measured nothing.
 _NONE = ".none"
 
 #: Rank, and number of ranks.
@@ -67,7 +67,7 @@ class Job:
     def __init__(self, request: ScriptRequest) -> None:
         self.request = request
         self.child = bool(request.parts)  # started by the script or a launcher inside it
-        # the rank from a launcher around lstmprof
+        # this process's rank if a launcher started lstmprof, else None
         self.launched = None if self.child else rank_of(os.environ)
         self.folder = request.parts or _folder(request.place, self.launched)
 
@@ -107,7 +107,7 @@ class Job:
         self, wanted: Callable[[], bool], safely: Callable[..., Any]
     ) -> Dict[str, Callable[[Any], None]]:
         """Return import hooks, so that new processes are measured, too."""
-        # a launcher has started one lstmprof per rank, or Nsight Systems records the script
+        # add no hooks if a launcher starts one lstmprof per rank, or if nsys records the script
         if self.launched is not None or self.request.folder:
             return {}
 
@@ -175,7 +175,7 @@ class Job:
 def _folder(place: str, launched: Optional[Rank]) -> str:
     """Return the folder for the results of all ranks, hidden beside the run."""
     job = str(os.getpid())
-    # every rank must find the same name
+    # build the folder's name from the job's id, so that every rank finds the same folder
     if launched is not None:
         several = os.environ.get("LOCAL_WORLD_SIZE", str(launched[1])) != str(launched[1])
         names = ["SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID"]

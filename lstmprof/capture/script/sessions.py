@@ -59,7 +59,7 @@ class _RankSession(Session):
     def __init__(
         self, part: str, request: ScriptRequest, rank: Rank, options: Dict[str, Any]
     ) -> None:
-        # all ranks must measure the same steps, so no pass may depend on a clock
+        # measure the same steps in all ranks: no pass may depend on a rank's clock
         plan = dataclasses.replace(options["plan"], alike=True)
         super().__init__(part, **dict(options, plan=plan, force=True))
         self._request, self._rank = request, rank

@@ -15,7 +15,7 @@ from typing import Any, ContextManager, List, Optional
 from lstmprof.capture.script.steps import Steps
 from lstmprof.capture.worker.shapes import OpInputs
 
-#: Keras layer -> number of gates.
+#: Keras layer class -> number of gates.
 _GATES = {"LSTM": 4, "GRU": 3}
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 
@@ -26,7 +26,7 @@ class GraphSizes:
     def __init__(self) -> None:
         self.function: Any = None
         self.graph: Any = None  # the graph of a TensorFlow 1 session
-        # from Keras's ``fit``, because its graph leaves the batch size open
+        # batch size from Keras's ``fit``, because Keras's graph leaves the batch size open
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:

@@ -10,11 +10,11 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Union
 
-#: Calls until all optimizers are known. In arXiv:1701.07875, one steps 5 times as often.
+#: Optimizer calls until all optimizers are known; in arXiv:1701.07875, one steps 5 times as often.
 OBSERVED = 6
-#: Calls until all compiled functions or Keras models are known. More would delay every run.
+#: Calls until all compiled functions or Keras models are known; more would delay every run.
 OBSERVED_ELSEWHERE = 2
-#: Hook -> reliability: the highest number decides. Keras also calls its backend's hooks.
+#: Kind of hook -> reliability; the most reliable hook decides where a step ends.
 SOURCES = {
     **dict.fromkeys(("torch gradient", "tensorflow gradient", "jax gradient"), 0),
     **dict.fromkeys(("torch", "tensorflow", "jax"), 1),
@@ -24,7 +24,7 @@ SOURCES = {
 
 _CHANGE = "if that is wrong, name the function that runs one step with --step-function"
 
-#: What may end steps: the id of an optimizer or model, or the name of a function.
+#: Id of an optimizer or model, or name of a function, whose call ends a step.
 Key = Union[int, str]
 
 
@@ -113,7 +113,7 @@ class Steps:
             return False
         if self.source is None or source == self.source:
             return True
-        # a more reliable hook takes over
+        # let a more reliable hook replace the present hook
         return SOURCES[source] > SOURCES[self.source]
 
     def _take(self, source: str) -> bool:
@@ -170,7 +170,7 @@ class Steps:
 
 def last_of(calls: List[Key]) -> Key:
     """Return the key called least often: ``["a", "b", "a"]`` -> ``"b"``."""
-    # the last step may be incomplete, so counts that differ by one are equal
+    # treat counts that differ by one as equal, because the last step may be incomplete
     counts = {key: calls.count(key) for key in calls}
     fewest = min(counts.values())
     return [key for key in dict.fromkeys(calls) if counts[key] <= fewest + 1][-1]

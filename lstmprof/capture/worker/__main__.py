@@ -31,7 +31,7 @@ Cpus = Optional[List[int]]
 DeviceFolder = Tuple[str, str]  # device, folder
 
 LOOPS = "lstmprof.capture.worker.loops."
-#: Import name -> how to install it, for packages that lstmprof does not install.
+#: Import name -> how to install the package, for packages that lstmprof does not install.
 PROVIDED_BY = {
     "numpy": "numpy",
     "torch": "lstmprof[torch]",
@@ -55,7 +55,7 @@ PROVIDED_BY = {
 }
 
 
-#: Optional imports that no implementation needs; they take a fifth of TensorFlow's import time.
+#: Package -> optional imports to block; they take a fifth of TensorFlow's import time.
 NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
 
 
@@ -66,7 +66,7 @@ XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 
 
 def main(arguments: List[str]) -> int:
     """Run the request in a file; end if the parent process ends."""
-    # nsys is the parent process, so this process ends when lstmprof closes a FIFO
+    # the parent is nsys, so end when lstmprof closes the FIFO in ``arguments[2]``
     if len(arguments) > 2:
         host.end_with(arguments[2])
     else:
@@ -189,7 +189,7 @@ def run_passes(
     ranges = profiling.nvtx_ranges() or profiling.no_ranges
     step, users = functools.partial(trainer.step, ranges), request.file is not None
     loop = timing.Loop(step, trainer.loss, trainer.device_ns, users=users)
-    # the CPUs' energy would include the workers that take turns with this one
+    # skip the CPUs' energy if workers take turns, because the energy includes all workers
     energy = meters.Meters(device) if turn is None else meters.Meters(device, powercap="")
     counts = meters.StepCounts(ranges)
     most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
@@ -197,7 +197,7 @@ def run_passes(
     first, rest = whole.halves() if request.steps_to_profile else (whole, timing.Quota(0))
     profiled = profiling.Profiled([], [], [], None)
 
-    # the usual warm-up may be too short to raise a GPU's clocks
+    # extend the usual warm-up, which may be too short to raise a GPU's clocks
     is_short = request.warmup is None and device != "cpu"
     warm_up_ns = timing.GPU_WARM_UP_NS if is_short else 0
 
@@ -277,10 +277,10 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
     if framework == "tensorflow" and not request.onednn:
         variables["TF_ENABLE_ONEDNN_OPTS"] = "0"
     on_gpu = request.device != "cpu"
-    # otherwise cuBLAS matmuls raise an error
+    # set a workspace, without which deterministic cuBLAS matmuls raise an error
     if framework == "torch" and request.deterministic and on_gpu:
         variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    # XLA does not replay command buffers (CUDA graphs) while a profiler is on
+    # turn CUDA graphs off: XLA does not replay its command buffers while a profiler is on
     if on_gpu and not request.cuda_graph and _makes_command_buffers(request, framework):
         given = os.environ.get("XLA_FLAGS", "")
         variables["XLA_FLAGS"] = (
@@ -317,7 +317,7 @@ def explained(error: Exception, era: str = "") -> List[str]:
         ]
     if "Failed to find C compiler" in str(error):  # triton/runtime/build.py
         return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
-    # oneDNN's message without AVX-512, for an LSTM in bfloat16
+    # oneDNN's message for a bfloat16 LSTM on a CPU without AVX-512
     if "could not create a primitive" in str(error):
         fault = "oneDNN cannot compute in this precision on this CPU: " + _first_line(error)
         return [fault, "use --no-onednn, or another --precision"]

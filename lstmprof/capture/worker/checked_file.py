@@ -18,7 +18,7 @@ from lstmprof.capture.worker import reference
 from lstmprof.capture.worker.users_file import UsersFile
 from lstmprof.workloads import Batch, Workload
 
-#: Largest error, relative to the largest element, as in the tests of built-in implementations.
+#: Largest error, relative to the largest element; the tests of implementations allow as much.
 TOLERANCE = 1e-4
 SEED = 5
 NO_CLAIM = "has no load(), so its results were not checked against the reference"
@@ -113,7 +113,7 @@ def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
                 ),
                 "only copy, transpose, split or reorder them",
             )
-        # 3: element 3 of the shared weights; -4: element 4, negated; 0: none
+        # element 3 of the shared weights is 3; the negated element 4 is -4; 0 is a constant zero
         element_numbers.append(elements)
     return element_numbers
 

@@ -29,26 +29,26 @@ from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Set
 from lstmprof.base.package import FOLDER
 from lstmprof.capture.worker.machine.usage import active_ns, this_thread
 
-#: Seconds between samples; not round, so that they do not keep pace with periodic work.
+#: Seconds between samples; no round number, so that samples drift against periodic work.
 _PAUSE_S = 0.0031
-#: Seconds after which Python gives the GIL to another thread, during sampling.
+#: Seconds after which Python gives the GIL to another thread while lstmprof samples.
 _SWITCH_S = 0.0002
-#: Sampling ends after this many steps or nanoseconds. Chosen by hand.
+#: Limits of steps and of ns at which sampling ends. Chosen by hand.
 MOST_STEPS, MOST_NS = 50, 500_000_000
-#: With fewer samples, no line is reported. Chosen by hand.
+#: Fewest samples from which lines are reported. Chosen by hand.
 _LEAST_SAMPLES = 20
-#: A line with a smaller share of the time is not reported.
+#: Least share of the time for which a line is reported.
 _LEAST_SHARE = 0.05
-#: If a step runs longer than two pauses after its last sample, a call kept the GIL.
+#: Longest ns from the last sample to the step's end; after a longer time, a call kept the GIL.
 _LONGEST_END_NS = 2e9 * _PAUSE_S
-#: A line without a call waits if blocked for this share of its time. Chosen by hand.
+#: Least blocked share of the time for which a line without a call waits. Chosen by hand.
 _WAITING_SHARE = 0.2
 _FRAMEWORKS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
 )
-#: Methods of a tensor that wait for its value; this time counts as the script's.
+#: Methods of a tensor that wait for its value; their time counts as the script's time.
 _VALUES = frozenset((".item", ".tolist", ".numpy", ".cpu"))
-#: Methods of files, queues and locks, which belong to no framework.
+#: Methods of files, queues and locks that wait; no framework has such methods.
 _WAITS = frozenset(
     (".write", ".flush", ".read", ".readline", ".get", ".put", ".wait", ".acquire", ".recv")
 )
@@ -58,10 +58,10 @@ _SYSTEM = frozenset(
         *("_thread", "_queue", "_socket"),
     )
 )
-#: Statements that may block without a call.
+#: Beginnings of statements that may block without a call.
 _WAITING_STATEMENTS = ("with ", "for ", "async with ", "async for ")
 _LOGS = frozenset((".debug", ".info", ".warning", ".error"))
-#: Methods of texts and containers, never of tensors; tokenising and collating call them.
+#: Methods of texts and containers, never of tensors, that tokenising and collating call.
 _TEXTS = frozenset(
     (
         *(".strip", ".lstrip", ".rstrip", ".lower", ".upper", ".casefold", ".join", ".startswith"),
@@ -71,7 +71,7 @@ _TEXTS = frozenset(
 )
 GARBAGE_COLLECTOR = "garbage collector"
 
-#: A frame's code, and the instruction that it executes.
+#: The code of a frame, and the number of the instruction that the frame executes.
 _At = Tuple[CodeType, int]
 _Stack = Tuple[_At, ...]
 
@@ -92,11 +92,11 @@ class LineSampler:
         self.steps = 0
         self._thread, self._number = threading.get_ident(), this_thread()
         self._shows_waits = active_ns(self._number) is not None
-        # time of the last sample in this step; None between steps
+        # time of the last sample in this step, or None between steps
         self._since_ns: Optional[int] = None
-        # ns that the thread had run or waited for a CPU by the last sample; 0 if unknown
+        # ns that the thread had run or waited for a CPU at the last sample, or 0 if unknown
         self._active_since_ns = 0
-        # (wall ns, active ns) of the last step after its last sample; no sample contains them yet
+        # (wall ns, active ns) between the last step's last sample and its end
         self._end_ns = (0, 0)
         self._over = threading.Event()
         self._samples = 0
@@ -105,7 +105,7 @@ class LineSampler:
         self._active: Counter[_Stack] = collections.Counter()
         self._beside: Counter[_Stack] = collections.Counter()
         self._globals: Dict[CodeType, Dict[str, Any]] = {}
-        # ns of each function of the script, with the functions that it calls
+        # function of the script -> its ns, with the ns of the functions that it calls
         self._within: Counter[CodeType] = collections.Counter()
         self._trees: Set[CodeType] = set()  # functions that visit trees, as a Tree-LSTM does
         self._frames: List[FrameType] = []  # frames of the script in the last sample
@@ -161,7 +161,7 @@ class LineSampler:
             stack = self._stack(frame)
             self._spent[stack] += now_ns - since_ns
             self._note_trees(frame, now_ns - since_ns)
-            # a framework's threads show which line makes the next batch, as in tf.data
+            # sample a framework's threads, too, to find the line that makes batches, as in tf.data
             for thread, frame in frames.items():
                 if thread not in (own, self._thread) and _is_called_by_framework(frame):
                     self._beside[self._stack(frame)] += now_ns - since_ns
@@ -194,7 +194,7 @@ class LineSampler:
         shared = len(list(pairs))
         caller = frames[shared - 1].f_code if shared else None
         later = (frames[shared:], self._frames[shared:])
-        # the function has called itself again, and each sample shows another of these calls
+        # note a recursive function: two samples show different inner calls of the same caller
         if caller and all(caller in [each.f_code for each in part] for part in later):
             self._trees.add(caller)
         self._frames = frames
@@ -303,7 +303,7 @@ def _may_wait(line: _Line, is_innermost: bool) -> bool:
         return text.startswith(_WAITING_STATEMENTS)
     if line.call in _WAITS or line.call in ("open", "input", "print"):
         return True
-    # an unknown function may belong to a framework, which computes in other threads
+    # count only system modules: an unknown function may belong to a framework
     return line.call.partition(".")[0] in _SYSTEM
 
 
@@ -312,7 +312,7 @@ def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
     if call is None or call in _VALUES:
         return False
     if call.startswith("."):
-        # a method of an unknown object: if it is written in Python, its frame shows its package
+        # a method of an unknown object: Python code would have a frame that shows the package
         return is_innermost and call not in _WAITS | _LOGS
     return call.partition(".")[0] in _FRAMEWORKS
 
@@ -398,7 +398,7 @@ def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
             encoded[-1] = encoded[-1][: columns[1]]
             encoded[0] = encoded[0][columns[0] :]
             return ast.parse("(" + b"".join(encoded).decode() + ")", mode="eval").body
-        # Python 3.10 and older do not know the columns: take the only call on the line
+        # Python 3.10 and older do not know a call's columns: take the only call on the line
         calls = [n for n in ast.walk(ast.parse(text[0].strip())) if isinstance(n, ast.Call)]
         return calls[0] if len(calls) == 1 else None
     return None

@@ -61,11 +61,11 @@ def domain_ranges() -> Optional[Ranges]:
 @functools.lru_cache(maxsize=None)
 def _domain(nvtx: Any) -> Any:
     """Return the NVTX domain, even if nvtx treats it as unwanted."""
-    # nsys 2022.4 says that it does not want the domain; nvtx 0.2.13+ then returns a dummy
+    # nsys 2022.4 says that it ignores the domain; nvtx 0.2.13+ then returns a dummy domain
     domain = nvtx.get_domain(DOMAIN)
     if type(domain).__name__ != "DummyDomain" or TOOL not in os.environ:
         return domain
-    # nsys records the ranges anyway; as in ``Domain.__new__`` of nvtx/_lib/lib.pyx
+    # create the domain anyway, as ``Domain.__new__`` in nvtx/_lib/lib.pyx does: nsys records it
     lib = sys.modules[type(domain).__module__]
     try:
         wanted = object.__new__(lib.Domain)
@@ -80,7 +80,7 @@ def _torch_ranges() -> Optional[Ranges]:
     """Return torch's NVTX ranges, which have no domain."""
     nvtx = getattr(getattr(sys.modules.get("torch"), "cuda", None), "nvtx", None)
     library = getattr(nvtx, "_nvtx", None)
-    # torch's placeholder, which only raises errors
+    # return None for torch's placeholder, which only raises errors
     if library is None or hasattr(library, "_fail"):
         return None
     return functools.partial(_TorchRange, nvtx)

@@ -277,11 +277,11 @@ def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
 
 def _sequence_ctc(scores: Array, target: Array) -> Tuple[float, Array]:
     """Return −log p(target), and the probability of each class at each time."""
-    # the labels with a blank around each
+    # write a blank before, between and after the labels
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target
     alpha = _path_sums(scores, spelled)
-    # alpha + beta counts the score of step t twice, so ``share`` below subtracts it once
+    # alpha + beta counts the score of step t twice, so ``share`` subtracts the score once
     beta = _path_sums(scores[::-1], spelled[::-1])[::-1, ::-1]
     likelihood = np.logaddexp(alpha[-1, -1], alpha[-1, -2])
     share = np.exp(alpha + beta - scores[:, spelled] - likelihood)

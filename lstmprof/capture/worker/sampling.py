@@ -24,13 +24,13 @@ from typing import IO, Any, Callable, Counter, Dict, Iterable, List, Optional, T
 from lstmprof.capture.request import PERF, PY_SPY, CaptureRequest
 from lstmprof.capture.worker.profiling import compressed
 
-#: Lets another process attach to this one under Yama's ptrace_scope 1 (linux/prctl.h).
+#: Code that lets another process attach to this one under Yama's ptrace_scope 1 (linux/prctl.h).
 PR_SET_PTRACER = 0x59616D61
-#: A prime number, so that sampling does not keep pace with the steps.
+#: Samples per second; a prime number, so that sampling does not keep pace with the steps.
 RATE_HZ = 197
-#: How much of the stack perf copies per sample, to find the frames later.
+#: Bytes of the stack that perf copies per sample, to find the frames later.
 STACK_BYTES = 16384
-#: A sampler may take this much longer than it samples: py-spy first reads every library's symbols.
+#: Extra seconds for a sampler: py-spy reads the symbols of every library first.
 PATIENCE_S = 120.0
 
 #: File in which oneDNN names its generated code: ``start length name`` per line (perf's format).
@@ -107,7 +107,7 @@ def _stepped(
     sampler = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         ctypes.CDLL(None).prctl(PR_SET_PTRACER, sampler.pid, 0, 0, 0)
-        # the sampler may use all CPUs, not only the worker's
+        # let the sampler use all CPUs, not only the worker's CPUs
         with contextlib.suppress(OSError):
             os.sched_setaffinity(sampler.pid, os.sched_getaffinity(os.getppid()))
         steps, deadline = 0, time.monotonic() + patience_s
@@ -192,7 +192,7 @@ def collapsed(lines: Iterable[str]) -> Counter[str]:
     for line in lines:
         if not line.strip():
             if frames:
-                # perf prints the innermost frame first
+                # reverse the frames, because perf prints the innermost frame first
                 counts[";".join([thread, *reversed(frames)])] += 1
             frames = []
         elif not line[0].isspace():
@@ -200,6 +200,6 @@ def collapsed(lines: Iterable[str]) -> Counter[str]:
             thread = "thread ({}): {}".format(tid, " ".join(name))
         else:
             address, _, frame = line.strip().partition(" ")
-            # a frame without a symbol gets its address as name, as in py-spy
+            # use the address as the name of a frame without a symbol, as py-spy does
             frames.append(frame.replace(";", ",").replace("[unknown]", "0x" + address))
     return counts

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
-#: Op, shapes of its inputs, their element types.
+#: An op's name, the shapes of its inputs, and their element types.
 OpInputs = Tuple[str, List[Any], List[str]]
-#: Op, shapes of its inputs, their element types, number of the profiled step.
+#: An op's name, the shapes of its inputs, their element types, and the number of the step.
 StepInputs = Tuple[str, List[Any], List[str], int]
 FILE = "shapes.json"
 #: Suffix of a node into which TensorFlow may fuse the matmul before it.
 FUSED = ":_FusedMatMul"
-#: Ops into which TensorFlow fuses a matmul.
+#: Types of ops into which TensorFlow fuses a matmul.
 FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu")
 
 
@@ -77,7 +77,7 @@ def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
 def _inputs(op: Any, name: str, batch: Optional[int]) -> OpInputs:
     if "while" not in getattr(getattr(op, "graph", None), "name", ""):
         batch = None  # elsewhere, a reshape may have joined batch and time
-    # in TensorFlow 2.8, placeholders of a condition have no ``inputs``
+    # placeholders of a condition have no ``inputs`` in TensorFlow 2.8
     inputs = getattr(op, "inputs", ())
     tensors = [(_static(each.shape, batch), each.dtype.base_dtype.name) for each in inputs]
     return inputs_of_tensors(name, tensors)

@@ -30,14 +30,14 @@ from lstmprof.capture.worker.machine.usage import (
 Clock = Callable[[], int]
 Turn = Callable[[], None]
 
-#: A turn has one iteration, or all iterations that begin within this time.
+#: Length of a turn; a turn has all iterations that begin within this time, at least one.
 TURN_NS = 20_000_000
-#: Progress is shown at most this often, because showing it takes time on the same machine.
+#: Least time between progress lines, because printing takes time on the measured machine.
 REPORT_EVERY_NS = 1_000_000_000
 
-#: A median needs at least this many iterations, however long they take.
+#: Fewest iterations for a median, however long they take.
 LEAST_ITERATIONS = 3
-#: A GPU raises its clocks only under load. Chosen by hand.
+#: Time under load until a GPU has raised its clocks. Chosen by hand.
 GPU_WARM_UP_NS = 500_000_000
 MOST_WARM_UP = 1000
 #: Largest number of iterations in a turn.
@@ -47,7 +47,7 @@ MOST_OF_TURN = 100
 class Iteration(NamedTuple):
     """One row of timings.parquet."""
 
-    # a tuple, because a frozen dataclass takes five times as long to create
+    # Iteration is a tuple, because a frozen dataclass takes five times as long to create
     iteration: int
     warmup: bool
     after_profile: bool
@@ -153,7 +153,7 @@ def shared(
         own = timed(loop, 0, MOST_OF_TURN, report, clock, most_ns=TURN_NS, least=1)
         if len(own) > 1:
             own[0] = own[0]._replace(warmup=True)  # other workers have changed the caches
-        # runs next to each other worker's turn of this number
+        # number the turn, so that runs can be compared with other workers' turns of this number
         rows = joined(rows, [row._replace(turn=first + number) for row in own])
         took_ns = sum(row.wall_ns for row in rows)
         if share.most_ns is not None and number + 1 >= share.least and took_ns >= share.most_ns:

@@ -36,10 +36,10 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.workloads import Workload
 
 Arrays = Dict[str, Any]
-#: (loss, outputs in the file's layout, gradients by the file's own names) of one step.
+#: Results of one step: loss, outputs in the file's layout, gradients by the file's own names.
 Step = Tuple[float, Any, Arrays]
 
-#: For weights that ``build`` initialises itself.
+#: Seed for weights that the file's ``build`` initialises itself.
 SEED = 0
 MEND = "correct the file, and repeat the capture"
 
@@ -115,7 +115,7 @@ class UsersFile:
         """Advise what to change after a wrong shape."""
         place = workload.time_steps, workload.batch
         begins = () if shape is None else tuple(shape)[:2]
-        # time and batch seem to be exchanged
+        # check whether the file has exchanged time and batch
         turned = begins == (place[::-1] if self.TIME_MAJOR else place)
         if workload.every_step:
             mistaken = turned

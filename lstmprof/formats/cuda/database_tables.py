@@ -26,19 +26,19 @@ from lstmprof.formats.raw_file import RawFile
 
 Ints = NDArray[np.int64]
 
-#: Stands for null in arrays of these readers, never in the events table.
+#: Number that stands for null in arrays of these readers, but never in the events table.
 UNKNOWN = int(np.iinfo(np.int64).min)
 
 
 MAGIC = b"SQLite format 3\x00"
-#: Longest value in bytes. The name of a C++ template may have 100,000 bytes.
+#: Longest value in bytes; the name of a C++ template may have 100,000 bytes.
 MAX_VALUE_BYTES = 2**24
-#: Least size of a row in the file: position, length, row number and header.
+#: Fewest bytes of a row in the file: position, length, row number and header.
 _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
 #: Alias of a foreign key in joins.
 _KEY = "pointing_key"
-#: Bytes of page size and page count in the header. Source: sqlite.org/fileformat2.html, 1.3.
+#: Positions of page size and page count in the header. Source: sqlite.org/fileformat2.html, 1.3.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 
@@ -81,7 +81,7 @@ class Database:
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
         """Yield the texts of ``other`` to which ``table.key`` points."""
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
-        # A hostile file may refer to one long text in every row: limit the total length.
+        # Limit the texts' total length: a hostile file may refer to one long text in every row.
         texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")
         while chunk := list(itertools.islice(texts, _CHUNK_ROWS)):
             yield pa.array(chunk, pa.string())
@@ -143,7 +143,7 @@ class Database:
                 yield [row[0] for row in rows]
 
     def _chunks(self, source: str, exact: str, value: int | str) -> Iterator[list[Any]]:
-        # Numbered parameters (?1) raise a DeprecationWarning in Python 3.12.0 to 3.12.3.
+        # Name the parameter: numbered ones (?1) cause a DeprecationWarning in Python 3.12.0 to 3.12.3.
         query = f"SELECT {exact} FROM {source}"
         cursor = self.connection.execute(query, {"value": value})
         room = self.most_rows

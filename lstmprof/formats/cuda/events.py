@@ -23,7 +23,7 @@ _INTS = (
     *("pid", "tid", "device", "stream", "correlation_id", "external_id"),
     *("graph_node_id", "bytes"),
 )
-#: Columns of CUPTI's kernel table with the launch configuration.
+#: Columns of CUPTI's kernel table that contain the launch configuration.
 LAUNCH_COLUMNS = (
     *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"),
     *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
@@ -165,7 +165,7 @@ def gathered(
     for batch in itertools.chain(calls, map(gathering.closed, ranges)):
         gathering.add(batch)
     program = gathering.span
-    # waits before the first and after the last event belong to the profiler
+    # drop waits before the program's first event and after its last: they are the profiler's
     for batch in others if program else ():
         gathering.add(batch, within=program)
     return CudaEvents(

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints
 from lstmprof.formats.cuda.events import Batch, named, positive
 
-#: Names of copies, by CUpti_ActivityMemcpyKind; the last three are Nsight Systems' own.
+#: Names of copies by CUpti_ActivityMemcpyKind; only Nsight Systems writes the last three.
 _COPIES = (
     *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *("UVM HtoD", "UVM DtoH", "UVM DtoD"),
@@ -54,7 +54,7 @@ OVERHEADS = {
 }
 _VERSION = re.compile(r"_v\d{4,}$")
 _BYTE = 256
-#: Names of steps that lstmprof and torch.profiler write.
+#: Pattern of the names of steps that lstmprof and torch.profiler write.
 _STEP = re.compile(r"step|ProfilerStep#\d+")
 _SUFFIX = re.compile(r", (?=(?:seq|op_id|sizes) = )")
 _EMITTED = re.compile(
@@ -69,7 +69,7 @@ EMITTED = (
 _OP = re.compile(
     r"(?:aten|prims?|quantized|torch::autograd|autograd::engine|c10d)::.+|\w+Backward\d*"
 )
-#: Op of a library (``torchvision::nms``), or any C++ scope if it has no ``op_id``.
+#: Pattern of a library's op (``torchvision::nms``), or of any C++ scope without an ``op_id``.
 _LIBRARY_OP = re.compile(r"[a-z_]\w*::\w+(?:\.\w+)?")
 _BARE = re.compile(r"[a-z_]\w*")
 _PYPROF_CALL = re.compile(r"\{'mod': '([^']*)', 'op': '([^']*)'")
@@ -109,7 +109,7 @@ def _calls(listed: str, prefix: str) -> dict[int, str]:
     return {int(n): prefix + name for n, name in zip(words[::2], words[1::2], strict=True)}
 
 
-#: Callback id -> name of the CUDA call, for frequent calls.
+#: Callback id -> name of the CUDA call, for frequent CUDA calls.
 RUNTIME_CALLS = _calls(_RUNTIME_CALLS, "cuda")
 DRIVER_CALLS = _calls(_DRIVER_CALLS, "cu")
 

@@ -31,7 +31,7 @@ from lstmprof.formats.raw_file import OpenFile, RawFile
 _METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 _METRIC_COLUMNS = ("timestamp", "typeId", "metricId", "value")
 _GPU_BITS = 0xFF
-#: (typeId, metricId): one metric of one GPU.
+#: Id of one metric of one GPU: (typeId, metricId).
 _Metric = tuple[int, int]
 
 
@@ -112,7 +112,7 @@ def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> 
     )
 
 
-#: Endings of Nsight Systems' reports, which only an installed ``nsys`` can read.
+#: Endings of Nsight Systems' report files, which only an installed ``nsys`` can read.
 REPORTS = (".nsys-rep", ".qdrep")
 _BY_HAND = "run nsys export --type sqlite on a machine that has nsys, and give the .sqlite file"
 _NEWER = "run nsys export --type sqlite with the nsys version that recorded it, or a newer one"
@@ -126,7 +126,7 @@ _VERSIONS = {
     "EXPORT_PRODUCT_VERSION": "product_version",
     "EXPORT_SCHEMA_VERSION": "schema_version",
 }
-#: Values of ENUM_DIAGNOSTIC_SEVERITY_LEVEL for warnings and errors.
+#: Values of ENUM_DIAGNOSTIC_SEVERITY_LEVEL that mean a warning or an error.
 _SERIOUS = (2, 3)
 _ABOUT_CUDA = ("CUDA", "CUPTI", "NVTX")
 _MAX_COMPLAINTS = 3

@@ -51,7 +51,7 @@ class Devices:
 
     names: Mapping[int, str]
     facts: Mapping[int, DeviceFacts]
-    # (pid, CUDA's number) -> device number, if processes differ
+    # (pid, CUDA's device number) -> device number, if processes number GPUs differently
     gpus: Mapping[tuple[int, int], int]
     by_gpu: Mapping[int, int]  # Nsight's GPU number -> device number
 
@@ -144,7 +144,7 @@ class GraphNodes:
         )
         node, original = positive(read["graphNodeId"]), positive(read["originalGraphNodeId"])
         placed = _threaded(read)
-        # Kernels name clones. Source: TensorRT-LLM, examples/layer_wise_benchmarks/parse.py
+        # Find clones, which kernels name. Source: TensorRT-LLM, layer_wise_benchmarks/parse.py
         is_clone = (node != UNKNOWN) & (original != UNKNOWN)
         clones = zip(placed["pid"][is_clone].tolist(), node[is_clone].tolist(), strict=True)
         self._originals = dict(zip(clones, original[is_clone].tolist(), strict=True))
@@ -208,7 +208,7 @@ _SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 _RANGES, _RANGE_COLUMNS = "NVTX_EVENTS", ("start", "end", "eventType")
-#: Columns with a kernel's name, best first.
+#: Columns with a kernel's name, the most readable name first.
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _COLUMNS_OF_KIND = {
     "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES, *LAUNCH_COLUMNS),
@@ -216,7 +216,7 @@ _COLUMNS_OF_KIND = {
     "memset": ("graphNodeId", "bytes", "memKind"),
 }
 _EVENT_COLUMNS = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
-#: Overheads that CUDA has even without a profiler (``(CUDA)`` in ENUM_CUPTI_OVERHEAD_TYPE).
+#: Names of overheads that CUDA has without a profiler, too (ENUM_CUPTI_OVERHEAD_TYPE: ``(CUDA)``).
 _CUDA_OVERHEADS = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
 _RANGE_TYPES = frozenset(
     ("NvtxPushPopRange", "NvtxStartEndRange", "NvtxtPushPopRange", "NvtxtStartEndRange")
@@ -305,7 +305,7 @@ def _synchronizations(database: Database, contexts: Contexts) -> Iterator[Batch]
         return
     for read in database.int_chunks(_SYNCS, *_EVENT_COLUMNS, "syncType"):
         ints = _placed(read)
-        # the wait's own deviceId may be wrong
+        # take the device of the wait's context, because the wait's own deviceId may be wrong
         ints["device"] = contexts.devices(ints)
         kind = constant("device_sync", len(read["start"]))
         yield Batch(ints, {"kind": kind, "name": sync_names(read["syncType"])})
@@ -377,7 +377,7 @@ def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],
-        # globalTid packs 16 bits of machine, 24 of process, 24 of thread
+        # unpack globalTid: 16 bits of machine, 24 of process, 24 of thread
         "pid": np.where(has_thread, positive(thread >> 24 & 0xFFFFFF), UNKNOWN),
         "tid": np.where(has_thread, thread & 0xFFFFFF, UNKNOWN),
     }

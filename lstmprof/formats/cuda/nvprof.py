@@ -67,7 +67,7 @@ _ACTIVITIES = {
 }
 _CALLS = {"RUNTIME": RUNTIME_CALLS, "DRIVER": DRIVER_CALLS}
 _EVENT_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId")
-#: Values of CUpti_ActivityFlag for markers that start or end a range.
+#: Bits of CUpti_ActivityFlag in markers that start or end a range.
 _STARTS, _ENDS = 2, 4
 _UNNAMED = "unnamed"
 _UINT32 = 0xFFFFFFFF
@@ -247,6 +247,6 @@ def _threaded(read: Mapping[str, Ints], pid: Ints, tid: Ints) -> dict[str, Ints]
         "start_ns": read["start"],
         "end_ns": read["end"],
         "pid": positive(pid),
-        # the lower half of a pthread_t, sometimes signed
+        # take the lower half of a pthread_t, which is sometimes signed
         "tid": np.where(tid == UNKNOWN, UNKNOWN, positive(tid & _UINT32)),
     }

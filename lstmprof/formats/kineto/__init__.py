@@ -42,7 +42,7 @@ _METADATA_KEYS = (
 )
 _LOGGED = ("ERROR", "WARNING")
 _MAX_LOGGED = 3
-#: Log messages with these words explain why no GPU activity was recorded.
+#: Pattern of log messages that explain why no GPU activity was recorded.
 _ABOUT_GPU = re.compile(r"(?i)cupti|cuda|gpu|roctracer|rocprof|hip")
 
 
@@ -85,7 +85,7 @@ def read(raw: RawFile) -> Profile:
 class LeftOut:
     """What was omitted from a profile."""
 
-    # (start, length) in ns of the profiler's own spans, which are omitted
+    # (start, length) in ns of the profiler's own spans, which lstmprof omits
     spans: list[tuple[int, int]] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)  # number of omitted events by reason
     unknown: Counter[str] = field(default_factory=Counter)  # number of ranges by unknown category
@@ -102,7 +102,7 @@ def profile(
 ) -> Profile:
     """Make a profile of a trace's columns and header."""
     origin_ns = rows.first_ns(columns)
-    # a name is empty if the driver gave none.
+    # the driver may give an empty name
     devices = {n: rows.clean(str(device.get("name", ""))) for n, device in _devices(header)}
     distributed = as_object(header.get("distributedInfo"))
     rank = rows.natural(distributed.get("rank"))

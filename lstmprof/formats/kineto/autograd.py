@@ -33,10 +33,10 @@ from lstmprof.formats.rows import Row
 
 _HOST, _DEVICE = "CPU functions", "CUDA functions"
 _ATEN = "aten::"
-#: The demangled name of the op ``t``: the Itanium C++ ABI encodes ``unsigned short`` as ``t``.
+#: Wrong name of the op ``t``: a C++ demangler reads ``t`` as ``unsigned short``.
 _DEMANGLED_T = "unsigned short"
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Names of ops (``aten::mm``) and of autograd nodes (``AddmmBackward0``).
+#: Pattern of names of ops (``aten::mm``) and of autograd nodes (``AddmmBackward0``).
 _OP = re.compile(r"[a-z_]\w*::\S+|\w+Backward\d*")
 _BARE_OP = re.compile(r"[a-z_][a-z0-9_]*")
 _RANGES = frozenset((*PHASES, PROGRAM))

@@ -42,15 +42,15 @@ from lstmprof.formats.kineto.stream import UnusualError, closings, head_of
 from lstmprof.formats.raw_file import OpenFile, json_document, last_border
 from lstmprof.formats.rows import MAX_NS
 
-#: Bytes of a sample; most samples, and their least distance in bytes.
+#: Bytes of a sample of the file; most samples; least distance of two samples in bytes.
 SAMPLE_BYTES, _MOST_SAMPLES, _LEAST_APART = 2**13, 2**10, 2**15
-#: A sample grows up to this many bytes until it contains a whole event.
+#: Largest size of a sample, which grows until it contains a whole event.
 _MOST_SAMPLE_BYTES = 2**17
-#: A longer byte range is halved by another sample; a shorter one is read as a whole.
+#: Bytes of a range that is read as a whole; another sample halves a longer range.
 _SHORT_BYTES = 2**15
 #: Largest number of samples that halve ranges.
 _MOST_HALVED = 2**10
-#: An event may begin this much faster than in the fastest of ``_PACE_PAIRS`` pairs of samples.
+#: Pairs of samples that define the fastest pace; factor by which an event may be even faster.
 _PACE_PAIRS, _SAFELY = 4, 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
@@ -131,7 +131,7 @@ class Samples:
         at, begins_ns = self._first.T
         if len(at) < 2 * _PACE_PAIRS:
             return False
-        # a test: every second sample must predict what the others find
+        # test the prediction: every second sample must predict what the other samples find
         early = _may_begin(at[::2], begins_ns[::2], until_ns)
         others = np.flatnonzero(begins_ns[1 : 2 * len(early) : 2] < until_ns)
         return bool(early[others].all())
@@ -196,13 +196,13 @@ def _begins_ns(ts_us: float | str | None) -> int | None:
     return whole_ns if abs(whole_ns) <= MAX_NS else None
 
 
-#: The first step is read early only from at most this share and number of its bytes.
+#: Largest share and number of the file's bytes that may be read to find the first step.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
-#: Largest ratio of unreadable samples to readable ones.
+#: Largest ratio of unreadable samples to readable samples.
 _MOST_UNREADABLE = 0.1
-#: Categories of device activities and of the runtime calls that start them.
+#: Categories of device activities, and of runtime calls that start such activities.
 _DEVICE_CATEGORIES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: Shares of all samples in which the second step's marker is searched.
+#: Shares of all samples that are searched for the second step's marker, smallest share first.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 
@@ -225,7 +225,7 @@ def beginning(path: Path, least_bytes: int) -> Beginning | None:
         with path.open("rb") as opened:
             head, _ = head_of(path, opened)  # gzipped files have no such head
         return _beginning(_File(path, OpenFile(path), head))
-    # reading the whole file will raise the error
+    # ignore the fault here, because reading the whole file will raise the error
     except (OSError, ValueError, ProfileError, UnusualError):
         return None
 
@@ -344,7 +344,7 @@ def _beginning_of_step(
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)
     uses_devices = bool(profile.accelerators) or not elsewhere.isdisjoint(_DEVICE_CATEGORIES)
-    # a device is used, but its events of this step are elsewhere in the file
+    # give up if the step's device events are elsewhere in the file
     if uses_devices and not events.has_kind(*ACTIVITY_KINDS):
         return None
     (marker,) = np.flatnonzero(events.is_kind("step") & (events.start_ns == step.start_ns))[:1]

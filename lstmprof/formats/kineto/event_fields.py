@@ -53,7 +53,7 @@ ON_DEVICE = frozenset(
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
     )
 )
-#: Kinds of events with a correlation id (ROCm of 2022 to 2024: only as ``External id``).
+#: Kinds of events with a correlation id (in ROCm of 2022 to 2024, only as ``External id``).
 CORRELATED = frozenset(("runtime", *ACTIVITY_KINDS))
 #: Arguments of a kernel event, in the order of ``launched_with``.
 LAUNCHED_WITH = (
@@ -65,7 +65,7 @@ LAUNCHED_WITH = (
 PROFILER_SPAN = "trace"
 
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Ranges that torch and lstmprof record, which had the category of ops in 2021.
+#: Pattern of ranges that torch and lstmprof record; in 2021 they had the category of ops.
 _TORCH_RANGE = re.compile(r"Optimizer\.\w+#|enumerate\(DataLoader\)#")
 _OWN_RANGES = frozenset(("step", *PHASES, PROGRAM))
 _STREAM = re.compile(r"(?:stream )?(\d{1,18})")
@@ -196,7 +196,7 @@ def launched_with(
             estimated = float(occupancy_percent) / 100
     return launch_config.text(
         {
-            # ROCm's (without registers) counts blocks or threads, depending on the call
+            # drop ROCm's grid, which counts blocks or threads; ROCm's events have no registers
             "grid": None if rows.int64(registers) is None else grid,
             "block": block,
             "registers": rows.int64(registers),
@@ -258,12 +258,12 @@ def json_list(value: object) -> str | None:
 
 MEMORY = "[memory]"
 INSTANT, COUNTER = "i", "C"
-#: torch's number of the device type CPU.
+#: PyTorch's number of the device type CPU.
 _HOST = 0
 _TYPE, _DEVICE = "Device Type", "Device Id"
 _SIZES = {"Total Allocated": ALLOCATED, "Total Reserved": RESERVED, "Bytes": CHANGE}
 _NUMBER = re.compile(r"-?\d{1,300}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-#: Names of series that say nothing; the counter's name is used instead.
+#: Meaningless names of series; the counter's name replaces these names.
 _PLAIN = ("", "value")
 
 
@@ -318,7 +318,7 @@ def _number(value: object) -> float | None:
 
 
 _NONE = -(2**63)
-#: Any integer except ``_NONE``, which marks a missing field.
+#: Type of any integer except ``_NONE``, which marks a missing field.
 _Integer = Annotated[int, msgspec.Meta(ge=_NONE + 1)]
 
 

@@ -42,7 +42,7 @@ _KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() i
 
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of microseconds: down to 1 ns, and to 1 fs
-#: Number of parsed lists that are cached, and their largest size in bytes.
+#: Number of parsed lists that are cached; largest size of a cached list in bytes.
 _CACHED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 

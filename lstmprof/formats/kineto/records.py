@@ -28,19 +28,19 @@ Ints = NDArray[np.int64]
 
 #: Marks a missing integer.
 ABSENT = -(2**63)
-#: Marks an integer field whose text is not a number.
+#: Number that marks an integer field whose text is not a number.
 NULL = ABSENT + 1
-#: An integer, or an integer as text, but no marker.
+#: Type of an integer, or of an integer as text, except the two markers.
 _Integer = Annotated[int, msgspec.Meta(ge=NULL + 1)] | str
 
-#: Code of events without a launch configuration.
+#: Code for events that have no launch configuration.
 NO_LAUNCH = 0
 
-#: Bytes of JSON decoded at once, so that they fit into a second-level cache.
+#: Bytes of JSON that are decoded at once; they fit into a second-level cache.
 PART_BYTES = 2**18
 _RAW = msgspec.Raw(b"")
 NO_VALUES = msgspec.Raw(b"{}")
-#: Phases (``ph``) of events that are skipped.
+#: Phases (``ph``) of events that lstmprof skips.
 _OTHER_PHASES = "BEIbnePNODMVvRcSTpFsfta"
 
 
@@ -121,12 +121,12 @@ _NUMBERS = (
     *("bytes", "bytes_2021", "sequence", "forward_thread"),
 )
 _LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # field -> its name in 2021
-#: Fields of a launch configuration, in the order of ``event_fields.launched_with``.
+#: Names of a launch configuration's fields, in the order of ``event_fields.launched_with``.
 _LAUNCHED_WITH = (
     *("block", "grid", "registers", "shared", "occupancy"),
     *("collective", "elements_in", "elements_out", "dtype", "ranks", "group", "about"),
 )
-#: Integer fields outside an event's ``args``.
+#: Names of the integer fields outside an event's ``args``.
 _EVENT_NUMBERS = ("pid", "tid")
 
 

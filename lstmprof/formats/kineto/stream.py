@@ -46,16 +46,16 @@ from lstmprof.formats.raw_file import (
 )
 
 PIECE_BYTES = 2**23
-#: Files of at least this unpacked size keep their columns on disk.
+#: Least unpacked size in bytes of a file whose columns are kept on disk.
 SPOOLED_BYTES = 2**26
-#: Several processes read files of at least this unpacked size.
+#: Least unpacked size in bytes of a file that several processes read.
 SHARED_BYTES = 2**27
-#: More workers are no faster, because one process unpacks the file for all.
+#: Largest number of workers; more are no faster, because one process unpacks the file for all.
 MOST_WORKERS = 4
-#: Most bytes before or after the events, or in a piece; Kineto writes some MB there at most.
+#: Most bytes before or after the events, or in a piece; Kineto writes at most some MB there.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
-#: The end of a piece is searched first in its last 32 KiB, then in the whole piece.
+#: Bytes at the end of a piece in which the border of an event is searched first.
 _END_BYTES = 2**15
 _AHEAD = 2  # unfinished pieces per worker
 _MOST_WAITING = 4  # submitted pieces per worker that are not yet yielded in order
@@ -64,7 +64,7 @@ _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
 
 
-#: A piece's bytes, or its place in a plain file.
+#: Type of a piece: its bytes, or its place in a plain file.
 _Text = bytes | Part
 
 
@@ -125,7 +125,7 @@ def _unpacked_bytes(file: BinaryIO) -> int:
     file.seek(max(0, size - 4))
     last = file.read(4)
     file.seek(0)
-    # gzip stores the size in the last 4 bytes, modulo 4 GB
+    # read the unpacked size that gzip stores in the last 4 bytes, modulo 4 GB
     return max(size, int.from_bytes(last, "little")) if _is_gzipped(file) else size
 
 

@@ -36,7 +36,7 @@ _MOST_NAMED = 3
 _NO_EVENT = "record a profile with slices, or give a torch.profiler JSON"
 _NEXT_STEP = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
-#: First correlation id for arrows between slices, above all ids of profilers.
+#: First correlation id for arrows between slices; larger than the ids of any profiler.
 _FIRST_ARROW = 2**48
 
 
@@ -242,7 +242,7 @@ class _Foreign:
         return header
 
 
-#: Name of an instant of Kineto's builder -> key in Kineto's header (empty: its arguments).
+#: Name of an instant event -> key in Kineto's header ("": the event's arguments are the header).
 _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 

@@ -17,20 +17,20 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.schema import Messages, OddError, message_class, value_end, varint
 
 _WINDOW_BYTES = 2**20
-#: Most bytes after decompression, in all and per byte of the file; exports grow 5 to 8 times.
+#: Most unpacked bytes of any file, and per byte of the file; exports grow 5 to 8 times.
 FREE_BYTES, MAX_RATIO = 2**21, 50
-#: Largest packet in bytes; writers end a packet at some kB, or at 500 kB if compressed.
+#: Largest packet in bytes; writers end a packet after some kB, or after 500 kB if compressed.
 MOST_PACKET_BYTES = 2**26
-#: Tag of ``packet``, the only field of a trace.
+#: Tag of the field ``packet``, the only field of a trace.
 _TAG = 0x0A
 _MOST_HEAD_BYTES = 11
 _AGAIN = "copy or record the trace again"
-#: Number -> wire type of fields that only a Perfetto trace has, no XSpace.
+#: Number -> wire type of fields that a Perfetto trace may have, but an XSpace never has.
 _OWN_FIELDS = {
     **dict.fromkeys((8, 10, 13, 41, 42, 58, 87), 0),
     **dict.fromkeys((11, 12, 36, 43, 44, 50, 59, 60, 133), 2),
 }
-#: Field number -> wire type of a packet's first fields (trace_packet.proto).
+#: Field number -> wire type of the first fields of a packet (trace_packet.proto).
 TYPES = {
     **dict.fromkeys((3, 8, 10, 13), 0),
     **dict.fromkeys((1, 2, 4, 5, 6, 7, 9, 11, 12), 2),
@@ -143,7 +143,7 @@ _CLOCKS: Messages = {
         "clock_id 1 uint32, timestamp 2 uint64, is_incremental 3 bool, unit_multiplier_ns 4 uint64"
     ),
 }
-#: What the first pass over the file reads: tracks and clocks.
+#: Fields that the first pass over the file reads, for tracks and clocks.
 _OUTLINE: Messages = {
     "Packet": (
         "sequence 10 uint32, clocks 6 Clocks, process_descriptor 43 Process, "

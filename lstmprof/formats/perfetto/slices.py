@@ -23,7 +23,7 @@ from lstmprof.formats.perfetto import packets
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.events import text
 
-#: BuiltinClock: the default clock of events, and the clock of dates.
+#: Numbers of two clocks (BuiltinClock): the default clock of events, and the clock of dates.
 BOOTTIME, REALTIME = 6, 1
 _DEEPEST_TRACK = 32
 
@@ -147,9 +147,9 @@ def _add(contents: Outline, descriptor: Any) -> None:
 #: Values of TrackEvent.Type.
 _BEGIN, _END = 1, 2
 _INSTANT, _COUNTER = 3, 4
-#: Values of TracePacket.SequenceFlags.
+#: Bits of TracePacket.SequenceFlags: the state was cleared; the packet needs the state.
 _CLEARED, _NEEDS_STATE = 1, 2
-#: Clocks that belong to a single sequence of packets.
+#: First and last number of clocks that belong to a single sequence of packets.
 _FIRST_OWN_CLOCK, _LAST_OWN_CLOCK = 64, 127
 _DEEPEST = 16
 
@@ -239,7 +239,7 @@ class Slices:
         self._clocks: dict[int, _Clock] = {}
         self._open: dict[int, list[Slice]] = {}
         self._count = 0
-        # omitted slices by reason
+        # reason -> number of slices that were omitted for this reason
         self.left_out: Counter[str] = Counter()
         self.instants: list[Slice] = []
 
@@ -260,7 +260,7 @@ class Slices:
             if packet.HasField("clocks"):
                 self._set_clocks(packet.clocks.clocks, sequence)
                 continue
-            # every packet, because the next one may store only the difference from it.
+            # read every packet's time, because the next packet may store only the difference
             at_ns = self._time(packet, sequence)
             ended = packet.HasField("event") and self._event(packet, at_ns, sequence)
             if ended:
@@ -365,7 +365,7 @@ class Slices:
         return rows.clean(text(event.categories[0])) if event.categories else ""
 
 
-#: Number of instants that are kept; those about the whole trace come first.
+#: Largest number of instants that are kept; instants about the whole trace come first.
 _MOST_INSTANTS = 1000
 
 

@@ -34,12 +34,12 @@ from lstmprof.formats.rows import Row
 
 #: Name of the track that describes the profile.
 FACTS_TRACK = "lstmprof"
-#: Names of tracks with computed data; ``ledger: `` and a device is its breakdown.
+#: Names of tracks with computed data; a device's breakdown is ``ledger: `` and the device.
 STEPS, PHASES, CRITICAL_PATH, LEDGER = "steps", "phases", "critical path", "ledger: "
 DERIVED = (STEPS, PHASES, CRITICAL_PATH)
 KIND = "kind"
 LAUNCH_CONFIG = "launch_config"
-#: Column of the events table -> name of the argument in a slice.
+#: Column of the events table -> name of the slice's argument with the column's value.
 NUMBERS = {
     "correlation_id": "correlation",
     "external_id": "external id",
@@ -52,11 +52,11 @@ NUMBERS = {
     "step": "step",
 }
 TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule")
-#: Argument with the process id, for events that have no thread.
+#: Name of the argument with the process id, for events that have no thread.
 PID = "process"
-#: Columns in which negative numbers mean unknown.
+#: Columns in which a negative number means unknown.
 _NATURAL = ("bytes", "sequence_number", "device", "stream")
-#: (column, argument of the slice, check) of arguments that are read.
+#: Arguments of slices to read: (column, name of the argument, check of the value).
 _READ = tuple(
     (column, name, rows.natural if column in _NATURAL else rows.int64)
     for column, name in NUMBERS.items()
@@ -192,9 +192,9 @@ def _is_span(value: Any) -> bool:
     )
 
 
-#: Name of the process in a trace of Kineto's builder.
+#: Name of the process in traces that Kineto's builder writes.
 KINETO = "Kineto Trace"
-#: Categories of rocprofv3 that are read (``ROCPROF``) or left out.
+#: Categories of rocprofv3's events that are read (``ROCPROF``).
 _HIP, _MARKER, _KERNEL, _COPY = "hip_api", "marker_api", "kernel_dispatch", "memory_copy"
 ROCPROF = frozenset((_HIP, _MARKER, _KERNEL, _COPY))
 ROCPROF_UNREAD = frozenset(
@@ -203,7 +203,7 @@ ROCPROF_UNREAD = frozenset(
         *("rocdecode_api", "rocjpeg_api", "openmp"),
     )
 )
-#: Track of kernels or copies: agent, then stream, queue or thread, by ROCm's version.
+#: Pattern of a kernel or copy track's name: agent, then stream, queue or thread (by version).
 _AGENT = re.compile(
     r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:(?:STREAM|QUEUE) \[(\d{1,18})\]|THREAD )"
 )
@@ -235,7 +235,7 @@ class TrackOwners:
         self.only_pid = pids.pop() if len(pids) == 1 else None
         agents = (_GPU.search(track.name) for track in outline.tracks.values())
         numbers = sorted({int(named[1]) for named in agents if named})
-        # rocprofv3's number -> device
+        # agent number in rocprofv3 -> device number
         self.devices = {agent: device for device, agent in enumerate(numbers)}
 
     def of(self, track: int) -> TrackOwner:
@@ -263,7 +263,7 @@ def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, A
     """Convert a slice to an event of Kineto's JSON."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
-    # The id of an op is not that of a launch.
+    # move an op's id to ``External id``, because it is not the id of a launch
     if category == "operator" and "correlation_id" in arguments:
         arguments = {**arguments, "External id": arguments["correlation_id"], "correlation": None}
     event = {"cat": category, "name": slice_.name, "pid": owner.pid, "tid": owner.tid}

@@ -43,7 +43,7 @@ from lstmprof.formats.raw_file import RawFile, json_object
 from lstmprof.formats.rocm import rocprofv3
 from lstmprof.formats.rocm.rocprofv3 import COPIES
 
-#: Columns of ``rocpd_event`` that are read.
+#: Columns of the table ``rocpd_event`` that lstmprof reads.
 _EVENT_COLUMNS = ("category_id", "stack_id")
 _CACHED_STRINGS = 4096
 
@@ -167,7 +167,7 @@ class Events:
     def __init__(self, process: Process, devices: Mapping[int, int]) -> None:
         self._process = process
         self._devices = {agent: devices[gpu.index] for agent, gpu in process.gpus.items()}
-        # events without a name or device
+        # number of events without a name or device
         self.left_out = 0
 
     def activities(self) -> Iterator[Batch]:
@@ -291,7 +291,7 @@ def _launch_config(*numbers: int) -> str | None:
 
 
 _ROCPD_TABLES = ("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region")
-#: Tables of rocmProfileData (``rpd``), another format with the same prefix.
+#: Tables of rocmProfileData (``rpd``), another format whose tables begin with ``rocpd``.
 _RPD = frozenset(("rocpd_api", "rocpd_op"))
 _SCHEMA = "3"
 _JSON = "record with rocprofv3 --runtime-trace --output-format json"

@@ -36,14 +36,14 @@ from lstmprof.formats.rows import Row
 
 ROOT = "rocprofiler-sdk-tool"
 _GPU = 2
-#: rocprofv3's direction of a copy -> the direction in an event's name (``Memcpy HtoD``).
+#: rocprofv3's direction of a copy -> direction in lstmprof's event names (``Memcpy HtoD``).
 COPIES = {
     "HOST_TO_DEVICE": "HtoD",
     "DEVICE_TO_HOST": "DtoH",
     "DEVICE_TO_DEVICE": "DtoD",
     "HOST_TO_HOST": "HtoH",
 }
-#: Error message for a profile without events.
+#: Error message for a profile that has no events.
 NOTHING = "has no kernel, copy, HIP call or ROCTx range"
 NEXT_STEP = (
     "record with rocprofv3 --runtime-trace -- python … (before ROCm 7, add --output-format json), "
@@ -51,7 +51,7 @@ NEXT_STEP = (
 )
 
 
-#: Beginning of the CSV with kernels, and columns that every kernel has.
+#: Beginning of the CSV file with kernels; columns in which every kernel has a value.
 _BEGINS = re.compile(rb'"?Kind"?,"?Agent_Id"?,"?Queue_Id"?,')
 _COLUMNS = ("Agent_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp")
 
@@ -256,7 +256,7 @@ def launched_with(
     sizes = zip(threads or (), block or (), strict=False)
     return launch_config.text(
         {
-            # HSA counts threads, not blocks
+            # convert the size to blocks, because HSA counts threads
             "grid": [-(-total // per_block) for total, per_block in sizes] or None,
             "block": block,
             "shared_bytes": shared_bytes,

@@ -40,7 +40,7 @@ _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
 _NOT_THREADS = (HLO_PLANE, "/host:tfstreamz")
-#: Events that a small file may have; a real event takes at least 16 bytes, or 3 if gzipped.
+#: Most events of a small file; a real event takes at least 16 bytes, or 3 bytes if gzipped.
 _FREE_EVENTS = 2**20
 _MAX_NOTES = 3
 
@@ -160,7 +160,7 @@ def _plain(stats: dict[str, Any]) -> dict[str, Any]:
 
 def _facts(stats: dict[str, Any]) -> DeviceFacts:
     """Return facts about a GPU from XPlane's stats."""
-    # ``core_count`` is the number of multiprocessors
+    # pass ``core_count`` as the number of multiprocessors
     return rows.device_facts(
         stats.get("compute_cap_major"), stats.get("compute_cap_minor"), stats.get("core_count")
     )

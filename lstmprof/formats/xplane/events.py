@@ -38,11 +38,11 @@ _MESSAGES: Messages = {
     "Shape": "element_type 2 int64, dimensions 3 *int64",
     "OpMetadata": "op_name 2 bytes",
 }
-#: ``PrimitiveType`` (xla_data.proto) → name of the element type.
+#: Number of an element type in XLA (``PrimitiveType``, xla_data.proto) → name of the type.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
-#: Custom calls that multiply matrices, such as ``jax.experimental.rnn`` (cuDNN).
+#: Pattern of custom calls that multiply matrices, such as cuDNN's in ``jax.experimental.rnn``.
 _LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
-#: How deep nested computations are searched for a matmul or tanh.
+#: Levels of nested computations that are searched for a matmul or tanh.
 _DEEPEST = 3
 
 
@@ -54,9 +54,9 @@ class Instruction:
     operands: str | None
 
 
-#: (instruction, computation around it), both protobuf messages.
+#: Protobuf messages of an instruction, and of the computation around the instruction.
 _Placed = tuple[Any, Any]
-#: (module, program id, instruction name) -> instruction; ``ANY``: last module of this name.
+#: (module, program id, instruction name) -> instruction; ``ANY``: the last module of this name.
 Instructions = Mapping[tuple[str, str, str], Instruction]
 ANY = ""
 _PROGRAM_ID = re.compile(r"\((?P<id>\d{1,20})\)$")
@@ -153,11 +153,11 @@ def _shape(shape: Any) -> str:
 
 Stats = Mapping[str, Any]
 
-#: Names of memory events on a host thread, and their stats.
+#: Names of memory events on a host thread, and names of their stats.
 ALLOCATION, FREE = "MemoryAllocation", "MemoryDeallocation"
 ALLOCATOR_NAME, DEVICE_NUMBERS = "allocator_name", ("index_on_host", "device_ordinal")
 MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_bytes")
-#: Beginnings of events that are left out: bookkeeping of thread pools and allocators.
+#: Beginnings of names of events that are left out: bookkeeping of thread pools and allocators.
 _BOOKKEEPING = (
     "ThreadpoolListener::",
     "ExecutorState::Process",
@@ -166,18 +166,18 @@ _BOOKKEEPING = (
     FREE,
     "end: ",  # XLA on a CPU: the end of the instruction
 )
-#: Stats of events that last as long as a block of memory is allocated.
+#: Stats that mark events of a block of memory, which last as long as the block is allocated.
 _MEMORY_DETAILS = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
 _RUNTIME = re.compile(r"(?:cu|cuda|hip)[A-Z]|hsa_")
 _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
-#: A part of ``kernel_details``: ``regs:32 grid:80,1,1 block:128,1,1 occ_pct:100``.
+#: Pattern of a part of ``kernel_details``: ``regs:32 grid:80,1,1 block:128,1,1 occ_pct:100``.
 _DETAIL = re.compile(r"\b(\w{1,32}):(\d{1,18}(?:[.,]\d{1,18}){0,2})(?=\s|$)", re.ASCII)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
-#: XLA's ``tf_op`` of every kernel on AMD, which is no op.
+#: Value of ``tf_op`` that XLA gives every kernel on AMD GPUs; it names no op.
 _NO_OP = "XlaModule:"
 
-#: Names of the stats with an annotation's levels, innermost first.
+#: Names of the stats with the levels of an annotation, innermost level first.
 LEVELS = tuple(f"level {depth}" for depth in range(7, -1, -1))
 _LEVELS = frozenset(LEVELS)
 #: The stats that are read.
@@ -188,9 +188,9 @@ STATS = _MEMORY_DETAILS.union(
     ("tf_op", "name", "hlo_op", "hlo_module", "program_id", "annotation"),
     LEVELS,
 )
-#: Stats whose values are ids, which differ between events.
+#: Stats whose values are ids, which differ between otherwise equal events.
 IDS = ("correlation_id", "cuda_graph_node_id")
-#: Stats whose presence matters, not their value.
+#: Stats of which only the presence matters, not the value.
 MARKS = _MEMORY_DETAILS.union(("step_num",))
 HLO_PLANE = "/host:metadata"
 _HLO_PROTO = "Hlo Proto"
@@ -255,7 +255,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
     """Return the kind of an event of a host thread, or None for bookkeeping."""
     if name.startswith(_BOOKKEEPING):
         return None
-    # before 2022, a launch has its kernel's name, but also a correlation id.
+    # launches from before 2022 have their kernel's name, but also a correlation id
     if "correlation_id" in stats or _RUNTIME.match(name):
         return "runtime"
     if name.startswith("$"):
@@ -296,7 +296,7 @@ def op_name(stats: Stats) -> str | None:
     if "tracing_count" in stats and "tf_function_call" in stats:
         return "{tf_function_call} #{tracing_count}".format(**stats)
     levels = () if _LEVELS.isdisjoint(stats) else LEVELS
-    # AMD has the path in ``name``; old TensorFlow: ``<node>:<OpType>#metadata#`` in ``annotation``
+    # ``name`` has AMD's path; ``annotation`` has old TensorFlow's ``<node>:<OpType>#metadata#``
     for key in ("tf_op", "name", *levels, "annotation", "hlo_op"):
         value = stats.get(key)
         if isinstance(value, str) and value and value != _NO_OP:
@@ -356,7 +356,7 @@ class PlaneTables:
 
     def __init__(self, plane: Any) -> None:
         self._stat_names = {e.key: text(e.value.name) for e in plane.stat_metadata}
-        # stats to read from all events
+        # number -> name of the stats that are read from all events
         self.wanted = {k: n for k, n in self._stat_names.items() if n in STATS}
         self._metadata = {
             e.key: (text(e.value.name), self.stats(e.value.stats)) for e in plane.event_metadata

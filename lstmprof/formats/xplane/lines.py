@@ -167,10 +167,10 @@ def _device(allocator: str) -> int:
     return int(named[1]) if named else _NONE
 
 
-#: Fewer events than this are read one by one.
+#: Number of events below which events are read one by one.
 _FEW_EVENTS = 300
 _PS_PER_NS = 1000
-#: Larger times may overflow int64, so they are read one by one.
+#: Largest time that is read in bulk; larger times may overflow int64.
 _LARGEST_TIME = 2**61
 _TEXTS = ("kind", "name", "op_name", "shapes", "dtypes", "launch_config")
 _NUMBERS = ("tid", "device", "stream", "correlation_id", "graph_node_id", "bytes")
@@ -328,7 +328,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
     """Return equal numbers for equal texts."""
     if not len(texts.value):
         return texts.value
-    # no copy: bounds of the texts, alternating with the bytes between them.
+    # avoid a copy: pass the texts' bounds, and skip the bytes between two texts below
     bounds = np.stack([texts.value, texts.value + texts.length], axis=1).ravel()
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
     parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
@@ -375,7 +375,7 @@ def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 def _replaced(column: pa.Array, chosen: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
     """Give events ``owner`` their own ids in a column."""
-    # events of one kind share a row
+    # give each such event its own value, because events of one kind share a row
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-#: Message -> its fields: "name number type, …" (``*``: repeated, ``|``: oneof).
+#: Name of a message -> its fields: "name number type, …" (``*``: repeated, ``|``: oneof).
 Messages = Mapping[str, str]
 
 _MESSAGES: Messages = {
@@ -41,11 +41,11 @@ _MESSAGES: Messages = {
     ),
     "XStatMetadata": "id 1 int64, name 2 bytes, description 3 bytes",
 }
-#: Values of google.protobuf.FieldDescriptorProto.Type and Label.
+#: Name of a type -> number in google.protobuf.FieldDescriptorProto.Type; below, Label's numbers.
 _TYPES = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "bool": 8, "bytes": 12}
 _TYPES |= {"uint32": 13}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
-#: The first byte of an XSpace is the tag of one of its four fields.
+#: Bytes with which an XSpace may begin: the tags of its four fields.
 FIRST_BYTES = b"\x0a\x12\x1a\x22"
 _FIXED_BYTES = {1: 8, 5: 4}
 
@@ -113,7 +113,7 @@ def message_class(name: str, messages: Messages, root: str) -> Any:
             field.type = _TYPES.get(bare, _MESSAGE)
             if field.type == _MESSAGE:
                 field.type_name = f".{file.package}.{bare}"
-    # lstmprof's own pool of protobuf classes, because TensorFlow may be loaded as well
+    # use lstmprof's own pool of protobuf classes, because TensorFlow may be loaded as well
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{root}"))

@@ -49,11 +49,11 @@ from lstmprof.formats.raw_file import RawFile, as_object
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.events import host_kind
 
-#: Category of the steps and ranges that lstmprof's worker adds.
+#: Category of the steps and ranges that lstmprof's worker adds to TensorFlow's events.
 CATEGORY = "lstmprof"
 _STEP = "step"
 
-#: (pid, tid) of a drawn row -> thread number in the events table.
+#: (pid, tid) of a row in the timeline -> thread number in the events table.
 Lanes = dict[tuple[int | None, int | None], int]
 
 
@@ -84,15 +84,15 @@ def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lane
 _CATEGORY = "Op"
 _COMPUTE = " Compute"
 _UNKNOWN = "unknown"
-#: First node of an executor, once per session run and device.
+#: Name of an executor's first node, which runs once per session run and device.
 _SOURCE = "_SOURCE"
 _DEVICE = re.compile(
     r"((?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(\w{1,32}):(\d{1,9})(?:/(\S*))?"
 )
 _STREAM = re.compile(r"(?:^|/)stream[:#](\d{1,18})(?:\D|$)")
-#: XLA_GPU:0 is the same GPU as GPU:0.
+#: Prefix of another name of a device: XLA_GPU:0 is the same GPU as GPU:0.
 _XLA = "XLA_"
-#: Processes that repeat the activities of all streams: kernels, copies.
+#: Names of processes that repeat the activities of all streams: kernels, copies.
 _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
@@ -340,5 +340,5 @@ def executor_row(
     plain = Row("op", node, *timed, pid=thread[0], tid=thread[1])
     if on.type.endswith("CPU"):
         return plain
-    # this executor only enqueues work on the device, so name the device.
+    # name the device, because this executor only enqueues work on the device
     return plain._replace(name=f"{on.type}:{on.number} {node}", op_name=node)

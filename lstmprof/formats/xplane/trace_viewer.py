@@ -43,7 +43,7 @@ from lstmprof.formats.xplane.tf1_timeline import (
     names_of,
 )
 
-#: Events that the exporter keeps at most (``xplane_to_trace_container`` of TensorFlow).
+#: Largest number of events that TensorFlow exports (``xplane_to_trace_container``).
 MAX_EVENTS = 1_000_000
 _HOST = "/host:"
 _NOT_THREADS = ("/host:metadata", "/host:tfstreamz")
@@ -189,7 +189,7 @@ def _whole_ps(microseconds: object) -> str | None:
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
     """Return the stream that a line of a GPU shows."""
-    # a line without a name is a stream if it contains kernels or copies.
+    # treat a line without a name as a stream if it contains kernels or copies
     if line is None:
         return tid if _DETAILS & stats.keys() else None
     match = _STREAM.match(line)

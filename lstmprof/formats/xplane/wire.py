@@ -23,31 +23,31 @@ from lstmprof.formats.xplane.schema import OddError, value_end, varint
 Ints = NDArray[np.int64]
 Bytes = NDArray[Any]  # of uint8
 
-#: Largest part of a line in memory: bytes, and events.
+#: Largest part of a line that is in memory, in bytes and in events.
 PIECE_BYTES = 2**22
 PIECE_EVENTS = 2**16
 _WINDOW_BYTES = 2**16
-#: Tags (field number and wire type) of an XSpace, XPlane and XLine.
+#: Tags (field number and wire type) of an XSpace, an XPlane and an XLine.
 _PLANES, _PLANE_NAME, _LINES, _EVENTS = 0x0A, 0x12, 0x1A, 0x22
-#: Longest tag (2 bytes) and length (10 bytes).
+#: Most bytes of a tag (2) and a length (10).
 _MOST_HEAD_BYTES = 12
 _MOST_LINE_FIELDS = 1000
-#: Limit for planes, lines and names of a file. A long job has about 100,000.
+#: Most planes, lines and names of a file; a long job has about 100,000.
 _MOST_PARTS = 2**20
 #: Numbers of the XStat fields that can have the stat's value.
 NONE, DOUBLE, UINT64, INT64, TEXT, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
 _LENGTH, _FIXED = 2, 1
 #: Tags of an XEvent.
 _METADATA_ID, _OFFSET_PS, _DURATION_PS, _STATS, _OCCURRENCES = 0x08, 0x10, 0x18, 0x22, 0x28
-#: Tags of an XStat, for all types of values.
+#: Tags of an XStat's fields, for all types of values.
 _STAT_TAGS = (0x08, 0x11, 0x18, 0x20, 0x2A, 0x32, 0x38)
-#: Events and stats with more fields are read by the protobuf library.
+#: Most fields that are decoded here; the protobuf library reads events and stats with more.
 _MOST_FIELDS = 200
-#: Decoding may read past the last byte, by up to ten bytes or a word.
+#: Bytes that follow the last byte, because decoding may read 10 bytes or a word too far.
 _PADDING = bytes(32)
 _LAST_BITS = np.uint64(0x8080808080808080)
 _ONE = np.uint64(1)
-#: Steps that join groups of 7 bits: (bits that stay, bits that move, distance).
+#: Steps that join groups of 7 bits: (bits that stay, bits that move, distance of the move).
 _MOVES = tuple(
     (np.uint64(kept), np.uint64(moved), np.uint64(by))
     for kept, moved, by in (
@@ -170,7 +170,7 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
     """Decode base-128 numbers as (values, positions after them)."""
     word = words[at]
     last = ~word & _LAST_BITS
-    # the lowest set bit marks the number's last byte; 0: not within 8 bytes.
+    # keep the lowest set bit, which marks the number's last byte; 0 means more than 8 bytes
     last &= ~last + _ONE
     bits = word & (last - _ONE) & ~_LAST_BITS
     for staying, moved, by in _MOVES:

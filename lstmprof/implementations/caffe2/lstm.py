@@ -26,7 +26,7 @@ from lstmprof.workloads import Workload, reordered
 
 TIME_MAJOR = True
 KERNELS = (("caffe2::RecurrentNetwork", "Caffe2's operator RecurrentNetwork"),)
-#: Reorders gates i f g o to Caffe2's i f o g, and back.
+#: Indices that reorder gates i f g o to Caffe2's i f o g, and back.
 ORDER = (0, 1, 3, 2)
 KINDS = {"i2h_w": "weight_ih", "gates_t_w": "weight_hh", "i2h_b": "bias", "gates_t_b": None}
 

@@ -29,7 +29,7 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = True
 KERNELS = (("chainer::LSTM", "the link's functions on NumPy, time step by time step"),)
-#: Reorder gates i f g o to the link's a i f o, and back.
+#: Indices that reorder gates i f g o to the link's a i f o, and back.
 TO_LINK, TO_SHARED = (2, 0, 1, 3), (1, 2, 0, 3)
 KINDS = {"weight_ih_": "upward/W", "weight_hh_": "lateral/W", "bias_": "upward/b"}
 
@@ -41,7 +41,7 @@ class Network(ends.Ends):
         width = workload.directions * workload.hidden
         sizes = [workload.features] + [width] * (workload.layers - 1)
         with self.init_scope():
-            # in the order l0, l0_reverse, l1 …
+            # ordered l0, l0_reverse, l1 …
             self.cells = chainer.ChainList(
                 *(L.LSTM(size, workload.hidden) for size in sizes for _ in self.suffixes)
             )

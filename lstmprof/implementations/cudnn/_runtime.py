@@ -20,7 +20,7 @@ from lstmprof.base.errors import CaptureError
 
 Call = Callable[[], None]
 
-#: cuDNN 9, and the wheels that contain it.
+#: File name of cuDNN 9, and the wheels that contain the file.
 CUDNN = ("libcudnn.so.9", "nvidia-cudnn-cu12 (or -cu13)")
 
 #: Letter in ``Library.prototypes`` -> C type; no letter means a pointer or a descriptor.
@@ -67,12 +67,12 @@ def loaded(name: str, package: str) -> ctypes.CDLL:
 class Library:
     """A C library whose functions return a status, 0 for success."""
 
-    # function -> parameters, ``name`` or ``name:letter`` for a C type in ``TYPES``
+    # C function -> its parameters, each ``name`` or ``name:letter`` for a C type in ``TYPES``
     prototypes: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, library: Any) -> None:
         self.library = library
-        #: While profiling: function's name -> context manager around its calls.
+        #: Function (name) -> context manager around each call of a C function while profiling.
         self.observer: Optional[Callable[[str], ContextManager[Any]]] = None
         for name, parameters in self.prototypes.items():
             if not hasattr(library, name):

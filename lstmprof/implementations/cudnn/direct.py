@@ -56,7 +56,7 @@ class Network:
 
     def backward(self) -> None:
         """Enqueue the computation of the gradients."""
-        # cuDNN adds to the gradients
+        # clear the gradients first, because cuDNN adds to them
         self.gradients.zero()
         self._backward_data()
         self._backward_weights()
@@ -85,7 +85,7 @@ class Network:
             "yDesc": api.data_descriptor(self.cudnn, w, self.outputs.shape[-1]),
             "hDesc": states,
             "cDesc": states,
-            # null: h and c begin as zeros
+            # pass null, so that h and c begin as zeros
             **dict.fromkeys(("hx", "hy", "dhx", "dhy", "cx", "cy", "dcx", "dcy")),
             **{"x": self.inputs.address, "dx": self.d_inputs.address},
             **{"y": self.outputs.address, "dy": self.d_outputs.address},

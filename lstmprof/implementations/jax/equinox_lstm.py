@@ -77,7 +77,7 @@ class Layers(equinox.Module):  # type: ignore[misc]
         def step(state: Any, given: Any) -> Any:
             x, is_alive = given
             state = cell(x, state)
-            # False after the end of the sequence
+            # set the state to 0 after the end of the sequence
             if is_alive is not None:
                 state = jax.tree.map(lambda values: jnp.where(is_alive, values, 0), state)
             return state, state[0] if is_lstm else state
@@ -101,7 +101,7 @@ class Network:
     """The parameters by path, and the structure to rebuild the network."""
 
     def __init__(self, workload: Workload) -> None:
-        # draws no initial values; ``load`` sets the parameters
+        # compute only the parameters' shapes; ``load`` sets the values
         layers = equinox.filter_eval_shape(Layers, workload)
         leaves, self.structure = jax.tree_util.tree_flatten_with_path(layers)
         self.workload = workload
@@ -137,7 +137,7 @@ def _shared_names(module: Network) -> Dict[str, str]:
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     names = _shared_names(module)
     for path, array in module.arrays.items():
-        # zeros: GRU's second bias
+        # GRU's second bias has no shared weight and becomes 0
         shared = weights[names[path]] if path in names else np.zeros_like(array)
         module.arrays[path] = np.asarray(shared)
 

@@ -61,7 +61,7 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
-        # ``Bidirectional`` reverses the second direction itself
+        # build a forward layer: ``Bidirectional`` reverses the second direction itself
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
@@ -115,7 +115,7 @@ class Place(NamedTuple):
     gates: int = 1
 
 
-#: Parameters outside of cells -> framework-independent name.
+#: Flax's name of a parameter outside of cells -> framework-independent name.
 _ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
 
 

@@ -27,10 +27,10 @@ from lstmprof.workloads import Workload, reordered
 TIME_MAJOR = True
 KERNELS = (("while", "XLA's fused operators in a while loop"),)
 
-#: Reorders Haiku's gates i g f o to i f g o, and back.
+#: Indices that reorder Haiku's gates i g f o to i f g o, and back.
 GATE_POSITIONS = (0, 2, 1, 3)
 FORGET, GATES = 2, 4
-#: Parameters outside of cells -> framework-independent name.
+#: Haiku's name of a parameter outside of cells -> framework-independent name.
 _ENDS = {"embedding/embeddings": "embedding", "head/w": "head"}
 
 

@@ -21,7 +21,7 @@ own: Any = importlib.import_module(
     "lstmprof.implementations.keras." + ("_second" if IS_SECOND else "_third")
 )
 
-#: Reorders gates to and from Keras's order.
+#: Cell -> indices that reorder gates to Keras's order, and back.
 GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
 
 

@@ -92,5 +92,5 @@ def values(variables: List[Any]) -> Dict[str, Any]:
 
 
 def assign(variable: Any, value: Any) -> None:
-    # TensorFlow 1 does so in its default session
+    # TensorFlow 1 assigns the value in its default session
     backend.set_value(variable, value)

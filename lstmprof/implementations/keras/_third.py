@@ -24,7 +24,7 @@ def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
 
 
 def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
-    # Keras 3's layers set them to 0 after the end of a sequence
+    # Keras 3's layers have already set the outputs to 0 after the end of a sequence
     return outputs
 
 

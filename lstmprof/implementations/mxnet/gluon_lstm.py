@@ -46,7 +46,7 @@ class Network(ends.Ends):
         """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
         outputs = self.lstm(self.embedded(inputs))
         if not self.every_step:
-            # mx.nd.SequenceLast's backward pass crashes the process in MXNet 1.9.1
+            # avoid mx.nd.SequenceLast, whose backward pass crashes the process in MXNet 1.9.1
             outputs = mx.nd.slice_axis(outputs, axis=0, begin=-1, end=None).reshape((-3, 0))
         return self.headed(outputs)
 

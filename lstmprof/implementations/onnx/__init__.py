@@ -22,9 +22,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lstmprof.workloads import GATES, Workload, reordered
 
-#: Versions of ONNX's operators and of its file format that all recent engines read.
+#: Versions of ONNX's operators and of ONNX's file format that all recent engines read.
 OPSET, IR_VERSION = 17, 8
-#: Reorder i f g o to ONNX's i o f c (LSTM), r z n to z r n (GRU); ``BACK`` is the inverse.
+#: Cell -> indices that reorder i f g o to ONNX's i o f c, r z n to z r n; ``BACK`` is the inverse.
 GATE_POSITIONS: Mapping[str, Tuple[int, ...]] = {
     "lstm": (0, 3, 1, 2),
     "gru": (1, 0, 2),

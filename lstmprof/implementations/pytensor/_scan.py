@@ -28,7 +28,7 @@ class Library(NamedTuple):
     tensor: Any  # module of operators
     shared: Callable[..., Any]
     sigmoid: Callable[[Any], Any]
-    # runs a cell over time; returns the h of every time step
+    # function that runs a cell over time, and returns the h of every time step
     scan: Callable[..., Any]
 
 

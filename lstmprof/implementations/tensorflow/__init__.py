@@ -43,7 +43,7 @@ class Ends(tf.Module):  # type: ignore[misc]
     def __init__(self, workload: Workload) -> None:
         super().__init__()
         self.every_step = workload.every_step
-        # its gradient is sparse: SGD updates only its rows, Adam needs several operators
+        # the embedding's gradient is sparse: SGD updates some rows, Adam needs several operators
         self.embedding: Any = None
         if workload.vocabulary:
             shape = [workload.vocabulary, workload.features]
@@ -71,7 +71,7 @@ class Ends(tf.Module):  # type: ignore[misc]
 class Direction(tf.Module):  # type: ignore[misc]
     """One direction of one layer."""
 
-    #: Reorders gates i f g o to the cell's order, and back.
+    #: Indices that reorder gates i f g o to the cell's order, and back.
     GATES: Tuple[int, ...] = (0, 1, 2, 3)
 
     def __init__(self, inputs: int, hidden: int, name: str) -> None:
@@ -152,7 +152,7 @@ def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
 
 def mixed_precision(precision: str) -> None:
     """Let TensorFlow compute matmuls in 16 bits in all graphs created later."""
-    # grappler's auto_mixed_precision.cc silently keeps float32 if the hardware lacks 16 bits
+    # check the CPU: auto_mixed_precision.cc silently keeps float32 on CPUs without bfloat16
     if precision == "amp-bf16" and not _computes_in_bfloat16():
         raise CaptureError(
             "on a CPU, TensorFlow needs AVX-512 to compute in bfloat16, and this CPU lacks it",

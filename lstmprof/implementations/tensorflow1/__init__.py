@@ -72,7 +72,7 @@ def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Ten
 class Direction:
     """One direction of one layer; its kernel and bias exist after its first call."""
 
-    #: Reorders gates i f g o to the cell's order, and back.
+    #: Indices that reorder gates i f g o to the cell's order, and back.
     GATES: Tuple[int, ...] = (0, 2, 1, 3)
 
     def __init__(self, name: str, hidden: int) -> None:

@@ -94,7 +94,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 def per_gate(module: Network, weights: Mapping[str, Any]) -> Tuple[List[Any], List[Any]]:
     """Return the matrices and the biases of each gate, in cuDNN's order."""
-    # W's gates come before R's; the biases of R are zeros
+    # cuDNN's order: W's gates come before R's gates; the biases of R are zeros
     matrices, biases = [], []
     for slot in module.slots:
         for name in ("weight_ih", "weight_hh"):

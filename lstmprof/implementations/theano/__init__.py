@@ -9,7 +9,7 @@ from typing import Any
 
 import theano.tensor as tt
 
-#: A Scan ``l0`` is ``for{cpu,l0}`` in a profile; in place it is ``forall_inplace,cpu,l0}``.
+#: Names of loops in a profile: the Scan ``l0`` is ``for{cpu,l0}`` or ``forall_inplace,cpu,l0}``.
 KERNELS = (
     ("theano::for", "separate Theano operators in a Scan"),
     ("theano::do_while", "separate Theano operators in a Scan"),

@@ -32,7 +32,7 @@ from lstmprof.workloads import Workload
 __all__ = ["KERNELS", "TIME_MAJOR", "Network", "apply", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = False
-#: Lasagne's names of the gates, in the framework-independent order.
+#: Cell -> Lasagne's names of the gates, in the framework-independent order.
 GATES = {
     "lstm": ("ingate", "forgetgate", "cell", "outgate"),
     "gru": ("resetgate", "updategate", "hidden_update"),

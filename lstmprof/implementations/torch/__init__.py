@@ -98,7 +98,7 @@ def parameters(module: torch.nn.Module) -> Dict[str, Any]:
 
 
 def nothing() -> torch.nn.Module:
-    # PyTorch 1.0 has no ``Identity``
+    # PyTorch 1.0 has no ``Identity``; an empty Sequential does the same
     return getattr(torch.nn, "Identity", torch.nn.Sequential)()
 
 

@@ -41,7 +41,7 @@ KERNELS = (
     ("aten::gru", "ATen"),
     ("aten::rnn_tanh", "ATen"),
 )
-#: Whether PyTorch sorts sequences by length; PyTorch 1.0 does not.
+#: Whether PyTorch can sort sequences by length; PyTorch 1.0 cannot.
 SORTS = "enforce_sorted" in inspect.signature(pack_padded_sequence).parameters
 LAYERS = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}
 

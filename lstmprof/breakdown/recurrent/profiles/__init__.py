@@ -115,7 +115,7 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     onnx_calls,
     named_calls,
 )
-#: Every profile with a recurrent layer has such a name; other profiles are not searched.
+#: Pattern of names in profiles with a recurrent layer; other profiles are not searched.
 _HINT = re.compile(r"lstm|gru|rnn|sigmoid|logistic|while|scan\{|theano|compiled", re.IGNORECASE)
 
 

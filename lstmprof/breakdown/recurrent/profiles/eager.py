@@ -31,7 +31,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, KERAS_LAYER
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: If a step has fewer cells than this, it may run another kind of network.
+#: Fewest cells per step; a step with fewer may run another kind of network.
 LEAST_CELLS = 3
 _PRODUCT = re.compile(r"jit\(_?(?:dot|dot_general|matmul|einsum|tensordot|inner)\)/dot_general")
 _TANH = re.compile(r"jit\(tanh\)/tanh")
@@ -139,7 +139,7 @@ def _units(
         return (replace(unit, inputs=widths[0] - hidden),), cells
     if gates != 2 * whole or len(widths) > 1:
         return (), 0
-    # layers as wide as the state count as one layer with more time steps
+    # count layers as wide as the state as one layer with more time steps
     if not widths:
         return (replace(unit, inputs=hidden),), cells
     count, rest = divmod(outputs[widths[0]], GATES[cell])

@@ -26,7 +26,7 @@ _LAYER = re.compile(
 )
 _PRODUCT = re.compile(r"(?:onnxruntime|openvino)::\w*(?:MatMul|Gemm|FullyConnected)\w*")
 _QUANTIZED = "DynamicQuantize"
-#: Type of a node → (cell, number of gates); the profile does not show the activation of an ``RNN``.
+#: Type of a node → (cell, number of gates); the activation of an ``RNN`` is unknown.
 _CELLS = {"LSTM": ("lstm", 4), "GRU": ("gru", 3), "RNN": (None, 1)}
 _LENGTHS = "int32"
 
@@ -70,7 +70,7 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
 
 def _width_in_any_step(width: int | None, step_widths: Sequence[int | None]) -> int | None:
     """Return ``width``, or the width in the other steps if it is missing."""
-    # nodes that take less than 1 µs have no event
+    # take another step's width: nodes that take less than 1 µs have no event
     others = set(step_widths) - {None}
     return others.pop() if width is None and len(others) == 1 else width
 
@@ -99,7 +99,7 @@ def _loop(node: _Node, next_matmul_inputs: int | None) -> Loop:
     network = node.network
     directions = network.directions or 1
     if directions == 2 and network.hidden is not None:
-        # one node joins the outputs of both directions
+        # the next matmul reads the outputs of both directions, joined by one node
         next_matmul_inputs = 2 * network.hidden
     return layer_loop(
         replace(network, directions=None),

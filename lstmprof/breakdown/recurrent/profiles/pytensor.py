@@ -120,7 +120,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
         count, weights = longest, weights * (count // longest)
         units = _units(weights, shared)
     if not units and batch and len(set(weights)) == 1:
-        # one matmul before the Scan may multiply x for all time steps
+        # add the matmul before the Scan, which may multiply x for all time steps
         units = _units([*weights, *_input_weight(inputs, before, weights[0], batch)], shared)
     merged = scan.merged
     if not units or merged % len(units) or count * len(units) % merged:

@@ -47,7 +47,8 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 
-#: A node's path and op type, such as ``lstm/MatMul:MatMul``; on a GPU after the GPU's name.
+#: Pattern of an event's name: path and op type, such as ``lstm/MatMul:MatMul``; on a GPU after the
+#: GPU's name.
 _NODE = re.compile(r"(?:[A-Z]+:\d+ )?([^:\s]+):(_?[A-Z]\w*)")
 _GRADIENT = re.compile(r"(?:^|/)gradient(?:s|_tape)(?:_\d+)?/")
 _BODY = re.compile(r"(.*)/(body|cond)/_\d+/")
@@ -58,9 +59,9 @@ _BLOCK = re.compile(r"BlockLSTM(?:V2)?")
 _BLOCK_GRADIENT = re.compile(r"BlockLSTMGrad(?:V2)?")
 _CELLS = {"LSTMBlockCell": "lstm", "GRUBlockCell": "gru", "GRUBlockCellV2": "gru"}
 _CONDITION = "LoopCond"
-#: Keras's Bidirectional names its layers ``forward_lstm``, ``backward_lstm``.
+#: Pattern of layer names in Keras's Bidirectional: ``forward_lstm``, ``backward_lstm``.
 _DIRECTION = re.compile(r"(bidirectional[^/]*/)(?:forward|backward)_")
-#: So many nodes outside of loops must agree on how often the program ran. Chosen by hand.
+#: Fewest nodes outside of loops that agree on how often the program ran. Chosen by hand.
 LEAST_NODES = 4
 
 
@@ -343,7 +344,7 @@ def _loops(
         counts[int(step.codes[r])] for r in pattern if step.node(r).role in (PRODUCT, CELL)
     )
     marked = step.events.ints("step", UNKNOWN)[rows[0]] != UNKNOWN
-    # each run checks the loop's condition once more than it runs the body
+    # count runs: each run checks the loop's condition once more than it runs the body
     if conditions > repetitions and repetitions % (conditions - repetitions) == 0:
         runs: int | None = conditions - repetitions
     else:
@@ -410,7 +411,7 @@ def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
     known = [weight for weight in weights if weight]
     if not unit.hidden or not known or len(known) < len(weights):
         return unit
-    # TensorFlow omits short ops, and an LSTM with only one tanh looks like a GRU
+    # infer the cell from matmuls: if TensorFlow omits a short tanh, an LSTM looks like a GRU
     shown = unit_beside_tanh(known, unit.hidden)
     return replace(unit, cell=shown.cell or unit.cell, inputs=shown.inputs or unit.inputs)
 

@@ -36,7 +36,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.implementations import LAYER_OP
 
-#: PyTorch before 1.5 writes op names without ``aten::``. Only PyTorch has these two ops.
+#: Ops that only PyTorch has, named without ``aten::`` as before PyTorch 1.5.
 _UNNAMED = frozenset(("addmm", "AddmmBackward"))
 _OUTER = re.compile(r"(?:aten::)?(lstm|gru|rnn_tanh|rnn_relu)")
 _CHUNK = re.compile(r"(?:aten::)?(?:unsafe_)?chunk")

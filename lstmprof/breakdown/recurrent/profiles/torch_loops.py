@@ -48,9 +48,9 @@ LEAST_REPETITIONS = 3
 _CELL = re.compile(r"aten::(?:(lstm|gru|rnn_tanh|rnn_relu)_cell|_thnn_fused_(lstm|gru)_cell)")
 _PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|addmv|einsum)")
 _ACTIVATION = re.compile(r"aten::(sigmoid|tanh)_?")
-#: Ops before and after a loop, which make initial states or join outputs.
+#: Pattern of ops around a loop, which make initial states or join outputs.
 _BOUNDARY = re.compile(r"aten::(?:zeros|new_zeros|new_full|stack|unbind|flip)")
-#: Op → number of its inputs: the last ones, as TorchScript records its whole stack before them.
+#: Op → number of its inputs, at the end of the recorded list: TorchScript records its whole stack.
 _INPUTS = {"linear": 3, "matmul": 2, "mm": 2, "bmm": 2, "sigmoid": 1, "tanh": 1}
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
@@ -219,7 +219,7 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
 
 def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
     """Return whether each weight of the loops has exactly one gradient."""
-    # if so, all repetitions use the same weights: no layers alternate
+    # compare counts: with one gradient per weight, all repetitions use the same weights
     counts = reader.gradients(runs[0].pattern[0])
     needed = Counter(_sorted(weight) for run in runs for weight in run.weights())
     return None not in needed and all(counts[w] == n for w, n in needed.items())
@@ -330,7 +330,7 @@ class _Run:
         last, before = int(positions[run.end - 1]), int(positions[run.end - 1 - run.period])
         tail = int(positions[run.end - run.period]) - before - 1
         names, ops = self._reader.names, self._tokens.ops
-        # later ops belong to the loop if the repetition before has them, too
+        # extend the loop by the ops that also follow in the repetition before
         for offset in range(1, tail + 1):
             place = last + offset
             if place >= len(ops) or names[ops[place]] != names[ops[before + offset]]:

@@ -152,7 +152,7 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Loop
     start, next_ns = events.start_ns[ops], dict[str, int]()
     for loop in loops[::-1].tolist():
         path, start_ns = reader.path(loop), int(events.start_ns[loop])
-        # XLA may run the body after the loop's event, until the next run of the loop
+        # search until the loop's next run, because XLA may run the body after the loop's event
         first, last = np.searchsorted(start, [start_ns, next_ns.get(path, _LATEST)])
         next_ns[path] = start_ns
         body = [r for r in ops[first:last].tolist() if reader.path(r).startswith(path + "/body")]
@@ -165,7 +165,7 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Loop
                 ended_ns = max(events.end_ns[loop], events.start_ns[products[-1]])
                 rows = np.array(body)
                 early = events.start_ns[rows] <= ended_ns
-                # XLA moved later ops out of the loop if they occur nowhere earlier in the body
+                # omit later ops that occur nowhere earlier in the body, because XLA moved them out
                 rows = rows[early | np.isin(reader.names[rows], reader.names[rows[early]])]
                 yield _LoopRun(
                     path,
@@ -253,7 +253,7 @@ def _units(reader: _Reader, run: _LoopRun) -> tuple[tuple[Network, ...], tuple[i
     for size in range(len(pairs), 0, -1):
         for first in range(len(pairs) - size + 1):
             units = _units_of(pairs[first : first + size], tanhs, named)
-            # without a tanh, matmuls around the cells cannot be told apart
+            # without a tanh, accept only all matmuls, as some may lie around the cells
             whole = size == len(pairs)
             if units and (whole or any(units[0].hidden in shape for shape in tanhs)):
                 dtype = reader.dtype(run.products[first])

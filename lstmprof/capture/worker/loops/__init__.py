@@ -24,7 +24,7 @@ from lstmprof.capture.worker.shapes import FILE, OpInputs, written
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 
-#: Frameworks whose module is in a subfolder.
+#: Framework -> subfolder with the framework's module.
 PLACES = {
     **{name: "onnx." + name for name in ("onnxruntime", "openvino")},
     **{name: "symbolic." + name for name in ("pytensor", "theano")},
@@ -148,7 +148,7 @@ def loop_of(row: Implementation) -> Any:
     """Return the module that trains an implementation."""
     name = row.framework
     if name == "tensorflow" and row.library:
-        # Keras may run on TensorFlow 1
+        # check the version, because Keras may run on TensorFlow 1
         import tensorflow
 
         if tensorflow.__version__.startswith("1."):

@@ -23,7 +23,7 @@ product, copy = numpy_product, numpy_copy
 
 
 def device_of(requested: str) -> str:
-    # ``cuda`` was refused before
+    # always the CPU: ``refusal`` has already rejected ``cuda``
     return "cpu"
 
 
@@ -31,7 +31,7 @@ def set_threads(threads: int) -> None:
     """Do nothing: environment variables or sessions set the threads."""
 
 
-#: (category in the trace, name, start ns, end ns, arguments)
+#: A timed operator: category in the trace, name, start ns, end ns, arguments.
 Reading = Tuple[str, str, int, int, Optional[Dict[str, Any]]]
 
 
@@ -90,13 +90,13 @@ class ClockedTrainer(loops.Trainer):
 
 def linker_flags(packages: str) -> Optional[str]:
     """Return linker flags for the OpenBLAS in NumPy's wheel."""
-    # NumPy has loaded it already, so both share its threads
+    # use the OpenBLAS that NumPy has loaded, so that both share its threads
     place = os.path.join(packages, "numpy.libs")
     if set(" ,") & set(place):  # the framework would split such a flag
         return None
     for path in sorted(glob.glob(os.path.join(glob.escape(place), "libopenblas*.so"))):
         name = os.path.basename(path)[len("lib") : -len(".so")]
-        # OpenBLAS of NumPy 1.22 and later has other names (``sgemm_64_``) and 64-bit sizes
+        # skip the OpenBLAS of NumPy 1.22 and later: other names (``sgemm_64_``) and 64-bit sizes
         if not name.startswith("openblas64"):
             return "-L{} -l{}".format(place, name)
     return None

@@ -15,7 +15,7 @@ from lstmprof.base.errors import CaptureError
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.profilers.torch import fp32_precision
 
-#: PyTorch 1.0 has no bfloat16.
+#: Precision -> type for autocast; PyTorch 1.0 has no bfloat16.
 AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": getattr(torch, "bfloat16", None)}
 _ANOTHER = "choose another --precision"
 
@@ -28,12 +28,12 @@ def set_tf32(precision: str) -> None:
         torch.backends.cudnn.allow_tf32 = allowed
     elif allowed:
         raise _lacks("TF32", _ANOTHER)
-    # PyTorch 2.9 has a second set of switches, and raises an error if the sets differ
+    # set the second set of switches in PyTorch 2.9, which raises an error if the two sets differ
     if fp32_precision("cuda", "matmul") is not None:
         backends = torch.backends
         for switch in (backends.cuda.matmul, backends.cudnn.rnn, backends.cudnn.conv):
             switch.fp32_precision = "tf32" if allowed else "ieee"
-        # oneDNN's short types are never allowed
+        # never allow oneDNN's short types
         for switch in (backends.mkldnn.matmul, backends.mkldnn.rnn, backends.mkldnn.conv):
             switch.fp32_precision = "ieee"
 

@@ -22,7 +22,7 @@ from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.workloads import Workload
 
-#: Peak rates are measured by NumPy, although Caffe2's matmuls use torch's BLAS.
+#: NumPy's matmul measures the peak rates, although Caffe2 uses torch's BLAS.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
@@ -41,7 +41,7 @@ class Trainer(_cpu.ClockedTrainer):
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         workspace.CreateNet(self.net)
         self.run: Callable[[], None] = self._run
-        # (the operator's net, its name in the trace)
+        # (net with one operator, the operator's name in the trace)
         self.operators: List[Tuple[str, str]] = []
 
     def _feed(self) -> None:
@@ -82,7 +82,7 @@ class Trainer(_cpu.ClockedTrainer):
                 keep(("cpu_op", NET, begin_ns, clock(), None))
 
     def version(self) -> str:
-        # Caffe2 is a part of torch
+        # return torch's version, because Caffe2 is a part of torch
         return str(torch.__version__)
 
     def facts(self) -> Dict[str, Any]:
@@ -90,7 +90,7 @@ class Trainer(_cpu.ClockedTrainer):
 
 
 LOSS = "loss"
-#: Name of the event around all operators of a phase, in the trace.
+#: Name of the trace's event around all operators of a phase.
 NET = "caffe2::Net"
 
 
@@ -143,7 +143,7 @@ def loss_of(workload: Workload, net: Any, outputs: Any) -> None:
         net.SoftmaxWithLoss([flat, "targets"], ["softmax", LOSS])
         return
     targets, _ = net.Reshape(["targets"], ["flat_targets", "old"], shape=[-1, workload.classes])
-    # half the sum of squares over the classes
+    # compute half the sum of squares over the classes
     halves = net.SquaredL2Distance([flat, targets], ["halves"])
     net.AveragedLoss([net.Scale([halves], ["squares"], scale=2.0 / workload.classes)], [LOSS])
 

@@ -26,7 +26,7 @@ from lstmprof.workloads import Workload
 
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
-#: Matmuls, whose input shapes are recorded.
+#: Names of matmul functions, whose input shapes are recorded.
 PRODUCTS = ("LinearFunction", "LinearGradData", "LinearGradWeight", "MatMul")
 
 
@@ -118,8 +118,8 @@ class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
 
     def backward_postprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
         end_ns = time.perf_counter_ns()
-        # old-style functions compute their gradient themselves; others call functions for it, which
-        # are timed, too
+        # name an old-style function's event Grad: the function computes its gradient itself;
+        # other functions call functions for the gradient, which are timed, too
         ending = "Grad" if isinstance(function, FunctionAdapter) else "Backward"
         name = "chainer::{}{}".format(function.label, ending)
         self.readings.append(("cpu_op", name, self.starts.pop(), end_ns, None))
@@ -140,7 +140,7 @@ def loss_of(workload: Workload, outputs: Any, targets: Any, lengths: Any, time_m
     """Return the mean loss over the batch."""
     if workload.loss == "mean":
         return functions.mean(outputs)
-    # targets are always time-major
+    # transpose the targets, which are always time-major
     if workload.each_step and not time_major:
         targets = targets.swapaxes(0, 1)
     if workload.loss == "mse":

@@ -200,7 +200,7 @@ class SquaredError:
         self.upload = self.targets.upload(targets)
         self.result = network.buffer((1,))
         buffer = network.d_outputs if training else network.buffer(network.outputs.shape)
-        # time steps without a target keep the gradient 0
+        # skip the time steps before the last if they have no target: their gradient stays 0
         unseen = network.outputs.bytes - self.targets.bytes  # before the last time step
         difference, shape = buffer.address + unseen, self.targets.shape
         self._subtract = subtraction(
@@ -209,7 +209,7 @@ class SquaredError:
         norm = api.CUDNN_REDUCE_TENSOR_NORM2
         self._reduce, space = reduction(network, norm, difference, shape, self.result)
         self.buffers = buffer, space
-        # scales the differences in place to gradients
+        # scale the differences in place, to get the gradients
         self.backward = network.cudnn.bound(
             "cudnnScaleTensor",
             {
@@ -315,7 +315,7 @@ def operator(function: str) -> ContextManager[Any]:
     import torch
 
     name = function.replace("cudnn", "cudnn::", 1)
-    # torch's own recorder is private, since torch 2.1
+    # torch.profiler's own recorder, which is private since torch 2.1
     recorder = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
     context: ContextManager[Any] = recorder(name)
     return context

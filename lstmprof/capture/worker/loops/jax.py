@@ -31,7 +31,7 @@ from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.users_file import Arrays, Step, UsersFile
 from lstmprof.workloads import Workload
 
-#: ``tensorfloat32`` (jax.lax.Precision.HIGH) uses TF32 if the GPU has it.
+#: Precision -> JAX's name; ``tensorfloat32`` (Precision.HIGH) uses TF32 if the GPU has TF32.
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
 
 Parameters = Dict[str, Any]
@@ -136,7 +136,7 @@ def out_of_memory(error: BaseException) -> bool:
     return "RESOURCE_EXHAUSTED" in message or "Out of memory" in message
 
 
-#: Stands for log 0; finite, because the gradient of logaddexp(-inf, -inf) is NaN.
+#: Finite number that stands for log 0, because the gradient of logaddexp(-inf, -inf) is NaN.
 LOG_ZERO = -1e30
 
 
@@ -183,7 +183,7 @@ def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, .
     return tuple(t.astype(dtype) for t in loops.targets_of(workload, batch, time_major))
 
 
-#: Decay of the gradients' mean and mean square, and epsilon, as in torch.optim.Adam.
+#: Adam's decays of the gradients' mean and mean square, and epsilon, as in torch.optim.Adam.
 MEAN_DECAY, SQUARE_DECAY, EPSILON = 0.9, 0.999, 1e-8
 
 

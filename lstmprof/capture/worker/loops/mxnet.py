@@ -28,9 +28,9 @@ from lstmprof.workloads import Workload
 
 ENGINE = "MXNET_ENGINE_TYPE"
 USUAL_ENGINE = "ThreadedEnginePerDevice"
-#: Options of MXNet's profiler. With ``aggregate_stats``, the engine does not join operators.
+#: Options of MXNet's profiler; ``aggregate_stats`` stops the engine from joining operators.
 RECORDED = ("profile_symbolic", "profile_imperative", "profile_api", "aggregate_stats")
-#: If these are 0 when a graph is bound, its executor does not join operators.
+#: Variables that stop a graph's executor from joining operators if they are 0.
 BULK = ("MXNET_EXEC_BULK_EXEC_TRAIN", "MXNET_EXEC_BULK_EXEC_INFERENCE")
 _FIRST_COMMA = re.compile(r'("traceEvents"\s*:\s*\[)\s*,')
 copy = numpy_copy
@@ -99,7 +99,7 @@ class Trainer(loops.Trainer):
         with open(session, encoding="utf-8") as file:
             text = file.read()
         with open(session, "w", encoding="utf-8") as file:
-            # only the first profile of a process is valid JSON; later ones begin with a comma
+            # remove the comma with which every later profile of a process begins, to get valid JSON
             file.write(_FIRST_COMMA.sub(r"\1", text, count=1))
         return session, "mxnet.trace.json"
 

@@ -30,7 +30,7 @@ from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile
 from lstmprof.implementations import tensorflow as layers
 from lstmprof.workloads import Workload
 
-#: A profile still names the original operators, although XLA fused them.
+#: Name of the compiled operators; with XLA, a profile still lists the original operators.
 XLA = "XLA's fused operators"
 
 
@@ -44,7 +44,7 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    # within and between operators; TensorFlow allows this only before the first tensor
+    # set the threads within and between operators; TensorFlow forbids this after the first tensor
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
@@ -65,7 +65,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         self.scaling = loss_scaling(request.precision)
         self.batch = batch_of(self.workload, request.seed, self.implementation.TIME_MAJOR)
         body = self._forward if self.forward_only else self._train
-        # since TensorFlow 2.5
+        # ``jit_compile`` exists since TensorFlow 2.5
         compiled = {"jit_compile": True} if request.xla else {}
         self.function = tf.function(body, autograph=False, **compiled)
 
@@ -98,12 +98,12 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
         """Return the ops' input shapes from the step's graph."""
-        # the profiler (2.21) records none
+        # read the shapes from the graph, because TensorFlow's profiler (2.21) records no shapes
         batch = tf.nest.map_structure(tf.constant, self.batch)
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        # an empty text always fits
+        # with XLA, return an empty text, which matches every profile
         return [("", XLA)] if self.xla else super().needles()
 
 
@@ -176,7 +176,7 @@ def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major
     elif workload.loss == "mse":
         losses = tf.square(outputs - targets[0])
     else:
-        # labels are sparse, because tf.nn.ctc_loss is slow on a CPU with dense ones
+        # pass sparse labels, because tf.nn.ctc_loss is slow on a CPU with dense labels
         losses = tf.nn.ctc_loss(
             _sparse(targets[0]), outputs, None, targets[1], time_major, blank_index=0
         )
@@ -274,7 +274,7 @@ class File(UsersFile):
 
     def parameters(self, network: Any) -> Arrays:
         """Return the variables by a unique name: number and name, ``"0 kernel"``."""
-        # a Keras variable wraps a TensorFlow variable
+        # take the TensorFlow variable out of its Keras wrapper
         return {
             "{} {}".format(n, v.name): v if isinstance(v, tf.Variable) else v.value
             for n, v in enumerate(network.trainable_variables)

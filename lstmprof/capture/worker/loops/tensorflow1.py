@@ -141,7 +141,7 @@ def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bo
     elif workload.loss == "mse":
         losses = tf.square(outputs - targets[0])
     else:
-        # TensorFlow's blank is the last class, a workload's the first
+        # move the blank from the first class, as in workloads, to the last, as in TensorFlow
         blank_last = tf.concat([outputs[:, :, 1:], outputs[:, :, :1]], 2)
         labels = _sparse(targets[0] - 1)
         losses = tf.nn.ctc_loss(labels, blank_last, targets[1], time_major=time_major)

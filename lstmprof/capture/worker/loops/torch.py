@@ -28,7 +28,7 @@ from lstmprof.capture.worker.profiling import Ranges, no_ranges
 from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile
 from lstmprof.workloads import Workload
 
-#: Warm-up steps before a CUDA graph is captured, as in PyTorch's documentation.
+#: Warm-up steps before a CUDA graph is captured, as many as in PyTorch's documentation.
 GRAPH_WARMUP = 3
 
 
@@ -185,7 +185,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         needles = loops.torch_needles(self.implementation.KERNELS)
         if profilers.HAS_KINETO:
             return needles
-        # an old torch names operators without ``aten::``
+        # add names without ``aten::``, as an old torch writes them
         return needles + [(needle.replace("aten::", ""), words) for needle, words in needles]
 
     def settings(self) -> Dict[str, Any]:
@@ -197,7 +197,7 @@ def optimizer_of(
 ) -> torch.optim.Optimizer:
     if workload.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=workload.learning_rate)
-    # a CUDA graph needs the step count on the device
+    # keep the step count on the device, as a CUDA graph requires
     options = {"capturable": True} if capturable else {}
     return torch.optim.Adam(module.parameters(), lr=workload.learning_rate, **options)
 
@@ -213,7 +213,7 @@ def product(size: int, device: str, dtype: str) -> Run:
         return run  # PyTorch 1.0 has no oneDNN tensors
     if not torch.backends.mkldnn.is_available():
         return run
-    # oneDNN runs nn.LSTM; MKL is half as fast on CPUs of makers other than Intel
+    # measure with oneDNN, which runs nn.LSTM; MKL is half as fast on CPUs not made by Intel
     packed = left.to_mkldnn(), right.to_mkldnn()
     try:
         torch.nn.functional.linear(*packed)
@@ -260,10 +260,10 @@ def loss_of(
         return outputs.mean()
     if workload.loss == "mse":
         return torch.nn.functional.mse_loss(outputs, targets)
-    # lengths stay on the host, because torch would wait to read them from a device
+    # keep the lengths on the host, because torch would wait to read them from a device
     spelled = torch.full((len(lengths),), targets.shape[1], dtype=torch.int64)
     scores = (outputs if time_major else outputs.transpose(0, 1)).log_softmax(2)
-    # not ``reduction="mean"``, which divides by the target lengths
+    # sum the losses without ``reduction="mean"``, which divides by the target lengths
     each = torch.nn.functional.ctc_loss(scores, targets, lengths, spelled, reduction="none")
     return each.mean()
 
@@ -299,7 +299,7 @@ class GraphedWork:
                     optimizer.zero_grad(set_to_none=True)
                     work()
             torch.cuda.current_stream().wait_stream(side)
-        # so that the graph allocates the gradients in its own memory
+        # drop the gradients, so that the graph allocates new ones in its own memory
         optimizer.zero_grad(set_to_none=True)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):

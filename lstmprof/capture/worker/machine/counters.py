@@ -31,7 +31,7 @@ PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 #: (Intel models of family 6, code of the event for floating-point assists). Source: Linux,
 #: tools/perf/pmu-events/arch/x86 (mapfile.csv, floating-point.json of each model).
 FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
-    # ASSISTS.FP, since Ice Lake
+    # the event ASSISTS.FP, since Ice Lake
     ((0x6A, 0x6C, 0x7D, 0x7E, 0xA7, 0x8C, 0x8D, 0x8F, 0xCF), 0x02 << 8 | 0xC1),
     # FP_ASSIST.ANY
     (
@@ -88,7 +88,7 @@ class CpuCounters:
 def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[int]:
     """Return how many events happened between two readings."""
     count, enabled, running = (end - begin for begin, end in zip(began, ended))
-    # scaled up, because counters take turns on the hardware
+    # scale the count up to the whole time, because counters take turns on the hardware
     return round(count * enabled / running) if running > 0 else None
 
 

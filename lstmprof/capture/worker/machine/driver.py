@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from lstmprof.base.errors import CaptureError
 from lstmprof.capture.worker.machine.meters import CUDA, NVML
 
-#: Framework -> (oldest CUDA that the driver must support, how to install it), newest first.
+#: Framework -> (oldest CUDA that the driver must support, how to install the framework).
 WHEELS = {
     "torch": (
         (13, "pip install torch"),
@@ -20,7 +20,7 @@ WHEELS = {
     "jax": ((13, 'pip install "jax[cuda13]"'), (12, 'pip install "jax[cuda12]"')),
     "tensorflow": ((12, 'pip install "tensorflow[and-cuda]" in an environment without torch'),),
 }
-#: Results of ``cuInit`` (cuda.h, CUresult).
+#: Error code of ``cuInit`` (cuda.h, CUresult) -> what is wrong, and what the user can do.
 _FAULTS = {
     100: "the driver shows this process no GPU; unset CUDA_VISIBLE_DEVICES, or start the container "
     "with --gpus all",
@@ -149,7 +149,7 @@ def jax_sees() -> GpuView:
         gpus = len(jax.devices("gpu"))
     except RuntimeError:  # no such platform
         gpus = 0
-    # its GPU plugin is a separate package
+    # report the version of JAX's GPU plugin, too, which is a separate package
     return GpuView("jax", jax.__version__, _plugin_of_jax(), gpus)
 
 

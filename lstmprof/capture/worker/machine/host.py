@@ -21,10 +21,10 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MXCSR_FLUSH = 0x8040
 MXCSR_WORD = 7  # in glibc's x86_64 fenv_t, after 28 bytes of x87 environment
 
-#: How long CPUs are observed to find idle ones: 20 ticks of 10 ms.
+#: Seconds for which CPUs are observed to find idle CPUs: 20 ticks of 10 ms.
 SAMPLE_S = 0.2
 
-#: Sizes of thread pools. OpenMP, MKL and TensorFlow read these variables only at their import.
+#: Variables for sizes of thread pools; OpenMP, MKL and TensorFlow read them at their import.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -67,7 +67,7 @@ def cuda_devices() -> int:
 
 def flush_denormals() -> None:
     """Treat denormals as zero in this thread and those that it starts."""
-    # elsewhere, only a switch of the framework can do this
+    # on other systems, only a switch of the framework can flush denormals
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return
     try:
@@ -201,7 +201,7 @@ def idlest(allowed: List[int], count: int) -> List[int]:
     first = _busy_ticks()
     time.sleep(SAMPLE_S)
     after = _busy_ticks()
-    # interrupts run mostly on the first CPUs, so the last ones are preferred
+    # prefer the last CPUs, because interrupts run mostly on the first CPUs
     ordered = sorted(allowed, key=lambda cpu: (after.get(cpu, 0) - first.get(cpu, 0), -cpu))
     return sorted(ordered[:count])
 

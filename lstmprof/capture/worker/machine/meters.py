@@ -26,7 +26,7 @@ from lstmprof.capture.worker.profiling import Ranges
 POWERCAP = "/sys/class/powercap"
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
 
-#: Reasons for low clocks in nvmlClocksEventReasons (nvml.h), except idleness and user limits.
+#: Bit of nvmlClocksEventReasons (nvml.h) -> why clocks are low; no idleness, no user limits.
 THROTTLE_REASONS = (
     (0x4, "software power cap"),
     (0x8, "hardware slowdown"),
@@ -34,12 +34,12 @@ THROTTLE_REASONS = (
     (0x40, "hardware thermal slowdown"),
     (0x80, "hardware power brake"),
 )
-#: NVML's function for these reasons: its name since driver 535, and its older name.
+#: NVML's functions that return these reasons: the name since driver 535, and the older name.
 CLOCKS_REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
 )
-#: Least time to report an energy: A100 and H100 measure 25 % of it (arXiv:2312.02741).
+#: Seconds to measure before energy is reported: A100, H100 measure 25 % (arXiv:2312.02741).
 LEAST_ENERGY_S = 1.0
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
@@ -129,7 +129,7 @@ def _difference(end: Optional[int], begin: Optional[int]) -> Optional[int]:
 def packages_uj(powercap: str) -> Optional[int]:
     """Return the energy counter of all CPU packages in µJ."""
     places = sorted(glob.glob(os.path.join(powercap, "intel-rapl:[0-9]*")))
-    # without the domains inside a package
+    # skip the domains inside a package, such as ``intel-rapl:0:1``
     packages = [p for p in places if os.path.basename(p).count(":") == 1]
     readings: List[int] = []
     for place in packages:

@@ -17,15 +17,15 @@ from lstmprof.capture.worker.machine import host
 Clock = Callable[[], int]
 Run = Callable[[int], None]  # does its work this many times, and waits until it is done
 
-#: Shorter matmuls and copies are repeated.
+#: Shortest time of a measurement; shorter matmuls and copies are repeated.
 LEAST_NS = 50_000_000
 MOST_TIMES = 64
-#: No further repetition begins after this time.
+#: Time after which no further repetition begins.
 BUDGET_NS = 300_000_000
 CPU_SIZES, GPU_SIZES = (512, 4096), (8192, 8192)
 SIZE_MULTIPLE = 128
-#: Bytes to copy: more than any L2 cache of a GPU; on a CPU twice the last-level cache, within
-#: bounds.
+#: Bytes to copy: more than any L2 cache of a GPU; on a CPU twice the last-level cache, but at
+#: least and at most the second and third number.
 GPU_BUFFER, LEAST_CPU_BUFFER, LARGEST_CPU_BUFFER = 1 << 30, 1 << 26, 1 << 29
 
 HALVES = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}

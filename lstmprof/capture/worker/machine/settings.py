@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional
 from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
-#: Prefixes of variables that may influence a step. Not all of TF_: Terraform's secrets use it.
+#: Prefixes of variables that may influence a step; Terraform's secrets use TF_, so TF_ is not one.
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_"),
     *("ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "XLA_", "JAX_", "PYTENSOR_"),
@@ -24,21 +24,21 @@ PREFIXES = (
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32", "MALLOC_", "MIMALLOC_", "TCMALLOC_"),
     *("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHON_GIL"),
 )
-#: Not recorded: run.json shows them anyway, or they do not change a step.
+#: Variables that are not recorded: run.json has them already, or they do not change a step.
 SET_BY_CAPTURE = (
     *host.THREAD_VARIABLES,
     "CUDA_VISIBLE_DEVICES",
     "TORCHINDUCTOR_CACHE_DIR",
     *NAME_GENERATED_CODE,
 )
-#: Part of a library's file name -> name of its malloc.
+#: Part of a library's file name -> name of the malloc in the library.
 ALLOCATORS = (("jemalloc", "jemalloc"), ("tcmalloc", "tcmalloc"), ("mimalloc", "mimalloc"))
 CGROUPS = "/sys/fs/cgroup"
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
-#: float32 bits of 2⁻¹²⁶, the smallest normal number, and of 2⁻¹³³, a denormal.
+#: float32 bits of 2⁻¹²⁶, the smallest normal number, and of 2⁻¹³³, a denormal number.
 SMALLEST_NORMAL, DENORMAL = 1 << 23, 1 << 16
-#: So many numbers that a framework divides them among its threads.
+#: Size of an array that is large enough for a framework to use all its threads.
 DENORMALS = 1 << 18
 
 
@@ -46,7 +46,7 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
     """Return all settings for run.json; call it in the thread that runs the steps."""
     import gc
 
-    # Python 3.12 and later: up to six tools can monitor the interpreter
+    # in Python 3.12 and later, up to six tools can monitor the interpreter
     monitoring: Any = getattr(sys, "monitoring", None)
     tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
     mapped = host.text_of("/proc/self/maps")
@@ -141,7 +141,7 @@ def _upwards(root: str, path: str) -> List[str]:
 
 def _limit(place: str) -> List[float]:
     """Return how many CPUs a cgroup allows: ``[1.5]``, or ``[]`` if unlimited."""
-    # sources: cgroup-v2.rst, sched-bwc.rst of Linux
+    # read the cgroup's limit; sources: cgroup-v2.rst, sched-bwc.rst of Linux
     words = (host.text_of(os.path.join(place, "cpu.max")) or "").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")

@@ -23,7 +23,7 @@ except ImportError:  # not on Unix
 
 Usage = Any  # a struct_rusage, or None
 _TASKS = "/proc/self/task"
-#: At most this many threads are recorded, those with the most CPU time.
+#: Largest number of recorded threads; those with the most CPU time are recorded.
 MOST_THREADS = 16
 _PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED
 
@@ -42,7 +42,7 @@ def _unread(_whose: int) -> None:
     """Return None: this system has no getrusage."""
 
 
-#: ``usage(SELF)`` reads getrusage.
+#: Function that reads getrusage: ``usage(SELF)``.
 usage: Callable[[int], Usage] = _unread if resource is None else resource.getrusage
 SELF = 0 if resource is None else resource.RUSAGE_SELF
 
@@ -51,7 +51,7 @@ def difference(before: Usage, after: Usage) -> Counts:
     """Return the counts between two readings."""
     if before is None or after is None:
         return Counts(None, None, None, None, None)
-    # by position, which takes half the time of reading by name
+    # read fields by position, which takes half the time of reading by name
     return Counts(
         int(1e6 * (after[0] - before[0] + after[1] - before[1]) + 0.5) * 1000,
         after[14] - before[14],
@@ -65,7 +65,7 @@ class Times(NamedTuple):
     """The times of one thread since it began."""
 
     cpu_ns: int
-    # ready to run, but without a CPU; None if the kernel does not count it
+    # ns ready to run, but without a CPU; None if the kernel does not count them
     waited_ns: Optional[int]
 
 
@@ -100,7 +100,7 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
     """Return how long threads of this process and its children waited for a CPU."""
     this = this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")
-    # reading other threads takes time, so own times are read last before a step, first after it
+    # read own times last before a step and first after it: reading other threads takes time
     cpu_ns, own_ns = time.thread_time_ns(), _waited_of(own)
     by_folder = {folder: _waits_in(folder) for folder in (_TASKS, *_children())}
     if not ends:

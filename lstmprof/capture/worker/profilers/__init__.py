@@ -28,7 +28,7 @@ from lstmprof.capture.worker.profiling import Ranges, both, domain_ranges, no_ra
 class Profiler:
     profiler = ""
     title = "steps"  # of the profile's file
-    # another process records, and writes the profile only after this process has ended
+    # whether another process records, and writes the profile after this process has ended
     is_outside = False
     has_known_cost = True  # the cost of recording an event can be measured
     can_record_shapes = False  # has the option ``with_shapes``
@@ -87,7 +87,7 @@ class Profiler:
             return {}
         trivial = self.trivial()
         call, events = trivial or (calibration.range_call(self.annotated(0)), 1)
-        # no NVTX range, because another tool would count it as a step
+        # use no NVTX range, because another tool would count the range as a step
         plain = calibration.readings(call, no_ranges)
         return calibration.facts(
             profiled, plain, events, self.cost_parts(call) if trivial else None
@@ -108,7 +108,7 @@ def keras_version() -> Optional[str]:
     return version
 
 
-#: The range that Nsight Systems records.
+#: Name of the NVTX range that Nsight Systems records.
 NSYS_RANGE = "profile"
 
 
@@ -154,7 +154,7 @@ class NsysProfiler(Profiler):
         return no_ranges
 
 
-#: Framework -> module and class of its profiler.
+#: Framework -> module and class of the framework's profiler.
 PROFILERS = {
     "torch": ("lstmprof.capture.worker.profilers.torch", "TorchProfiler"),
     "tensorflow": ("lstmprof.capture.worker.profilers.tensorflow", "TensorflowProfiler"),
@@ -171,7 +171,7 @@ def framework_of(name: Optional[str] = None) -> str:
         return _checked(name)
     imported = [name for name in PROFILERS if hasattr(sys.modules.get(name), "__version__")]
     keras = sys.modules.get(KERAS)
-    # Keras 3 names its backend, but may have imported other frameworks, too
+    # ask Keras 3 for its backend: it may have imported other frameworks, too
     if keras is not None and hasattr(keras, "config"):
         return _checked(str(keras.config.backend()))
     if len(imported) == 1:

@@ -15,12 +15,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from lstmprof.capture.worker.machine.usage import SELF, difference, usage
 from lstmprof.capture.worker.profiling import Ranges
 
-#: Repeats of each loop (the median counts), calls and ranges per loop: 20 ms in total with
-#: torch.profiler.
+#: Repeats of each loop (the median counts), calls per loop and ranges per loop; all loops take
+#: 20 ms with torch.profiler.
 REPEATS, CALLS, RANGES = 9, 100, 30
-#: Any range of a step would do, except ``step``.
+#: Name of the ranges to time; any name of a range would do, except ``step``.
 RANGE = "input"
-#: 1,000 page faults, less than a millisecond.
+#: Bytes that cause 1,000 page faults, which take less than a millisecond.
 FRESH_BYTES = 4 << 20
 
 Call = Callable[[], Any]

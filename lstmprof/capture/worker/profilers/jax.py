@@ -19,7 +19,7 @@ from lstmprof.capture.worker.profilers import Profiler, xplane_in
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.implementations.cudnn import _runtime
 
-#: Their versions are recorded, because a step's layers may come from them.
+#: Packages whose versions are recorded, because a step's layers may come from them.
 LIBRARIES = ("flax", "equinox", "haiku", "keras")
 
 

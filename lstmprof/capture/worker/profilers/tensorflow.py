@@ -34,7 +34,7 @@ class TensorflowProfiler(Profiler):
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
         """Run TensorFlow's profiler."""
-        # growing buffers slow the longest session by 20 %, an equal second one by 3 % (TF 2.21)
+        # each session pays for growing buffers: 20 % if it is the longest yet, else 3 % (TF 2.21)
         tf.profiler.experimental.start(folder)
         try:
             yield
@@ -88,7 +88,7 @@ def _call(module: str, function: str) -> Any:
 
 
 def synchronize() -> None:
-    # before TensorFlow 2.10, copying the loss to the host waits instead
+    # ``sync_devices`` exists since TensorFlow 2.10; before, copying the loss to the host waits
     wait = getattr(tf.test.experimental, "sync_devices", None)
     if wait is not None:
         wait()

@@ -24,7 +24,7 @@ from lstmprof.capture.worker.machine.settings import denormal_numbers, denormals
 from lstmprof.capture.worker.profilers import Profiler, keras_version
 from lstmprof.capture.worker.profiling import Ranges
 
-#: Not ``tensorflow``, because lstmprof recommends other functions for TensorFlow 1.
+#: Name in run.json; not ``tensorflow``, because lstmprof's advice differs for TensorFlow 1.
 FRAMEWORK = "tensorflow1"
 #: Category and process name of the ranges that lstmprof adds to TensorFlow's events.
 RANGE, PROCESS = "lstmprof", "lstmprof"

@@ -20,11 +20,11 @@ from lstmprof.capture.worker.machine.settings import denormal_numbers, denormals
 from lstmprof.capture.worker.profilers import Profiler, calibration
 from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
 
-#: Whether this torch has ``torch.profiler``, whose library is Kineto.
+#: Whether this torch has ``torch.profiler``, which uses the library Kineto.
 HAS_KINETO = hasattr(getattr(torch, "profiler", None), "profile")
-#: Kineto reads this variable at its first recording; this level suppresses all messages.
+#: Variable that Kineto reads at its first recording, and the level that hides all messages.
 _LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
-#: ``Tensor.item`` records these two ops, the second inside the first.
+#: Names of the two ops that ``Tensor.item`` records, the second inside the first.
 NESTED = ("aten::item", "aten::_local_scalar_dense")
 
 
@@ -37,7 +37,7 @@ class TorchProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        # on a GPU, a session lost its first kernels (torch 2.11, pytorch#192021)
+        # on a GPU, a session can lose its first kernels (torch 2.11, pytorch#192021)
         return bool(self.device.type == "cuda")
 
     def find_device(self) -> None:
@@ -101,7 +101,7 @@ class TorchProfiler(Profiler):
 
     def annotated(self, number: int) -> Ranges:
         if not HAS_KINETO:
-            # ``range`` in PyTorch 1.0
+            # PyTorch 1.0 calls ``record_function`` ``range``
             legacy = torch.autograd.profiler
             older: Ranges = getattr(legacy, "record_function", None) or legacy.range
             return older
@@ -138,8 +138,8 @@ class TorchProfiler(Profiler):
 def _quiet(session: Any) -> Iterator[None]:
     """Run a profiler session without PyTorch's messages about it."""
     kinds = (getattr(torch, name, None) for name in ("cuda", "xpu"))
-    # with a GPU, the level that hides ``USDT:… profiler_start`` (PyTorch 2.13) would also hide
-    # CUPTI's errors
+    # keep messages on a GPU: the level that hides ``USDT:… profiler_start`` (PyTorch 2.13) would
+    # also hide CUPTI's errors
     with_gpu = any(kind is not None and kind.is_available() for kind in kinds)
     level_is_ours = _LOG_LEVEL not in os.environ and not with_gpu
     if level_is_ours:
@@ -147,7 +147,7 @@ def _quiet(session: Any) -> Iterator[None]:
     try:
         with contextlib.ExitStack() as stack:
             with warnings.catch_warnings():
-                # PyTorch 2.9 to 2.12 warns that a second cycle would clear the events
+                # hide the warning of PyTorch 2.9 to 2.12 that a second cycle would clear the events
                 warnings.filterwarnings("ignore", "Warning: Profiler clears events")
                 stack.enter_context(session)
             yield
@@ -158,7 +158,7 @@ def _quiet(session: Any) -> Iterator[None]:
 
 def _gpus_in_use() -> List[int]:
     """Return the GPUs that this process uses."""
-    # waiting for a GPU that is not in use would initialise it
+    # wait only for GPUs in use, because waiting would initialise another GPU
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]
@@ -173,7 +173,7 @@ def _graphs_are_alive() -> bool:
 
 def keep_profiler_attached() -> None:
     """Keep CUPTI loaded: a second session with CUDA graphs would crash."""
-    # source: torch's profiler.py
+    # set the two variables that torch's profiler.py sets
     os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
     os.environ.setdefault("TEARDOWN_CUPTI", "0")
 
@@ -198,7 +198,7 @@ def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
     )
 
 
-#: ``fp32_precision`` of matmuls -> its name in ``get_float32_matmul_precision``.
+#: ``fp32_precision`` of matmuls -> the same in ``get_float32_matmul_precision``'s words.
 MATMUL_PRECISIONS = {"none": "highest", "ieee": "highest", "tf32": "high", "bf16": "medium"}
 
 
@@ -239,7 +239,7 @@ def settings(device_type: str) -> Dict[str, Any]:
 
 def _matmul_precision(device_type: str) -> Optional[str]:
     """Return the matmul precision, as ``get_float32_matmul_precision`` names it."""
-    # ``get_float32_matmul_precision`` fails if a script has set the newer switches
+    # read newer switches first: ``get_float32_matmul_precision`` fails if a script has set them
     precision = fp32_precision("mkldnn" if device_type == "cpu" else "cuda", "matmul")
     if precision is not None:
         return MATMUL_PRECISIONS.get(precision)

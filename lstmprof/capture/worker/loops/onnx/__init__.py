@@ -23,7 +23,7 @@ from lstmprof.implementations import onnx
 from lstmprof.workloads import Workload
 
 LOSS = "loss/"
-#: Runs of a profiled engine that are not recorded, because they allocate its memory.
+#: Runs of a profiled engine that are not recorded, because they allocate the engine's memory.
 SETTLING = 2
 
 RANGE, OP = "user_annotation", "cpu_op"

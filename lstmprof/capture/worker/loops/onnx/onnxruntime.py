@@ -19,9 +19,9 @@ from lstmprof.capture.worker.loops.onnx import OP, NodeEvent
 from lstmprof.capture.worker.machine.host import thread_count
 
 PROVIDER = "CPUExecutionProvider"
-#: ONNX Runtime appends it to a node's name.
+#: Suffix that ONNX Runtime appends to a node's name.
 SUFFIX = "_kernel_time"
-#: NumPy measures the peak rates; ONNX Runtime's own matmuls need a graph.
+#: NumPy's matmul measures the peak rates, because ONNX Runtime's matmuls need a graph.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 

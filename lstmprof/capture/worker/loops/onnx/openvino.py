@@ -21,14 +21,14 @@ from lstmprof.capture.worker.loops.onnx import OP, NodeEvent
 from lstmprof.capture.worker.machine.host import thread_count
 from lstmprof.capture.worker.shapes import inputs_of_tensors
 
-# without this, OpenVINO forks a process to report its import to its makers
+# block OpenVINO's telemetry, which forks a process to report the import to OpenVINO's makers
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 openvino = importlib.import_module("openvino")
 
 DEVICE = "CPU"
-#: The type in which the CPU plugin computes.
+#: Precision -> OpenVINO's name of the type in which its CPU plugin computes.
 HINTS = {"fp32": "f32", "amp-bf16": "bf16"}
-#: NumPy measures the peak rates; OpenVINO's own matmuls need a graph.
+#: NumPy's matmul measures the peak rates, because OpenVINO's matmuls need a graph.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 

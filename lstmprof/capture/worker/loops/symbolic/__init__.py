@@ -35,10 +35,10 @@ class Library(NamedTuple):
     tensor: Any  # module of operators
     machine: Any  # its VMLinker
     log_softmax: Callable[[Any], Any]  # of (batch, classes), over the classes
-    # makes a symbol from name, dtype, number of dimensions
+    # function (name, dtype, number of dimensions) -> symbol
     variable: Callable[[str, str, int], Any]
     mode: Callable[[], Any]  # compilation mode of the timed function
-    # yields the compilation mode with a given linker
+    # function (linker) -> context that yields the compilation mode with this linker
     clocked: Callable[[Any], ContextManager[Any]]
 
     def loss_of(
@@ -129,9 +129,9 @@ class Trainer(_cpu.ClockedTrainer):
         return str(self.library.package.__version__)
 
 
-#: Decay of the gradients' mean and mean square, and epsilon, as in torch.optim.Adam.
+#: Adam's decays of the gradients' mean and mean square, and epsilon, as in torch.optim.Adam.
 MEAN_DECAY, SQUARE_DECAY, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
-#: Before NumPy 2, a Python 1 minus a float32 is a float64.
+#: The number 1 in float32, because before NumPy 2 a Python 1 minus a float32 is a float64.
 ONE = np.float32(1)
 
 
@@ -171,14 +171,14 @@ class Adam:
         return updates
 
 
-#: Matmuls, whose input shapes are recorded at their first call.
+#: Names of matmul ops, whose input shapes are recorded at the first call.
 PRODUCTS = ("Dot22", "Dot22Scalar", "Gemm", "Dot", "BatchedDot")
 
 
 def clocked_linker(machine: Any, library: str, readings: Readings) -> Any:
     """Return a linker that reads a clock around each thunk."""
 
-    # the class has the readings: libraries create more linkers of it, such as for a Scan
+    # the class captures ``readings``, because libraries create more such linkers, as for a Scan
     class ClockedLinker(machine):  # type: ignore[misc]
         def __init__(self, **options: Any) -> None:
             super().__init__(**dict(options, use_cloop=False))

@@ -18,7 +18,7 @@ from pytensor.link.vm import VMLinker
 from lstmprof.capture.worker.loops import _cpu, symbolic as _symbolic
 
 BACKEND = "CVM"
-#: NumPy measures the peak rates.
+#: NumPy's matmul measures the peak rates.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 

@@ -19,7 +19,7 @@ from lstmprof.base.errors import CaptureError
 from lstmprof.capture.worker.loops import _cpu, symbolic as _symbolic
 from lstmprof.runs.directory import cache_folder
 
-#: Theano reads it once, at its import.
+#: Environment variable with flags that Theano reads once, at its import.
 FLAGS = "THEANO_FLAGS"
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
@@ -31,7 +31,7 @@ def _imported() -> Any:
     flags = ["device=cpu", "floatX=float32", "base_compiledir=" + folder]
     blas = _cpu.linker_flags(os.path.dirname(os.path.dirname(np.__file__)))
     flags += ["blas.ldflags=" + blas] if blas else []
-    # the user's flags come last, so they take precedence
+    # put the user's flags last, so that they take precedence
     os.environ[FLAGS] = ",".join(flags + ([given] if given else []))
     try:
         import theano
@@ -53,7 +53,7 @@ def _clocked(linker: Any) -> Iterator[None]:
     from theano.compile import mode as modes
 
     before = modes.get_default_mode()
-    # an optimizer query, not an optimizer already built from it, because Scan changes the query
+    # pass the optimizer's query, not a built optimizer, because Scan changes the query
     modes.instantiated_default_mode = modes.Mode(linker, before.provided_optimizer)
     try:
         yield
