@@ -212,7 +212,7 @@ class Settings(Record, frozen=True):
         Flag, fact("whether only deterministic algorithms were allowed", _NO_SUCH_SETTING)
     ] = None
     cudnn_deterministic: Annotated[
-        Flag, fact("whether cuDNN may use only deterministic algorithms", _NO_SUCH_SETTING)
+        Flag, fact("whether cuDNN must use deterministic algorithms", _NO_SUCH_SETTING)
     ] = None
     cudnn_benchmark: Annotated[
         Flag, fact("whether cuDNN chose its algorithms by benchmarks", _NO_SUCH_SETTING)

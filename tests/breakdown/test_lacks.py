@@ -376,14 +376,14 @@ def test_what_real_profiles_lack(name: str) -> None:
 def test_what_is_no_gpu_is_not_called_one(named: str, word: str) -> None:
     facts = {**A100, "accelerators": [named]}
     said = told([op(0, 9000), launch(2000, 1)], **facts)["no GPU activity"].sentence
-    assert said.startswith(f"no {word} activity was recorded")
+    assert f"no {word} activity" in said
 
 
 @pytest.mark.parametrize(
     ("has", "said"),
     [
         (Recorded(gpu_ops=2), "2 calls went to GPU-only libraries"),
-        (Recorded(), "the program could use a GPU (usual reasons: libcupti"),
+        (Recorded(), "the program could use a GPU"),
         (Recorded(handed_over=1, gpu_ops=2), "1 call started work on a GPU"),
     ],
 )

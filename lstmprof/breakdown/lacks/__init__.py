@@ -130,8 +130,8 @@ def _no_gpu(r: Recording) -> str:
     complaint = r.info.gpu_complaint
     why = f"the profiler logged: {cropped(complaint, _MOST_LOGGED)}" if complaint else why
     return (
-        f"no {r.device_word} activity was recorded, although {seen} ({why}), so busy and idle time "
-        f"of the {r.device_word} are unknown; {r.advice.gpu}"
+        f"{seen}, but no {r.device_word} activity was recorded ({why}); busy and idle time of the "
+        f"{r.device_word} are unknown; {r.advice.gpu}"
     )
 
 
@@ -205,8 +205,8 @@ def _ranges_alone(r: Recording) -> str:
     ranges = counted(r.has.ranges + r.has.steps, "range")
     where = " in the marked steps" if r.has.ops else ""
     return (
-        f"only {ranges} and no op were recorded{where}, so it is unknown whether the time in the "
-        f"ranges is Python, the framework or waiting; {r.advice.ops}"
+        f"only {ranges} and no op were recorded{where}, so the time in the ranges may be Python, "
+        f"the framework or waiting; {r.advice.ops}"
     )
 
 
@@ -412,9 +412,9 @@ RULES = (
         lambda r: is_large(r.has.overlap_ns, r.has.activity_ns),
         lambda r: (
             f"{counted(r.has.overlaps, 'GPU activity', 'GPU activities')} overlap others on the "
-            f"same stream, by {milliseconds(r.has.overlap_ns)} ms in total; a stream runs one "
-            "activity at a time (except with programmatic dependent launch), so some durations are "
-            "wrong; busy time counts overlapping activities once"
+            f"same stream, by {milliseconds(r.has.overlap_ns)} ms in total: some durations are "
+            "wrong, unless the program uses programmatic dependent launch; busy time counts "
+            "overlapping activities once"
         ),
         share=lambda r: share_of(r.has.overlap_ns, r.has.activity_ns),
         hides="durations of overlapping activities",
@@ -423,8 +423,8 @@ RULES = (
         "no framework ops",
         lambda r: not r.silent and r.has.runtime_calls and not r.has.host_events,
         lambda r: (
-            "no op and no range was recorded, so the ops that launch GPU activities and the host's "
-            f"work between runtime calls are unknown; {r.advice.ops}"
+            "no op and no range was recorded, so the host's work between runtime calls is "
+            f"unknown; {r.advice.ops}"
         ),
         hides=_HOST,
     ),

@@ -78,7 +78,7 @@ COLUMNS = (
     ),
     Column.integer(
         "waits_ns",
-        "wait for the last rank: dur_ns minus the shortest kernel of the collective",
+        "wait for the last rank: dur_ns minus the shortest dur_ns in the collective",
         _UNSHARED,
     ),
     Column.integer(

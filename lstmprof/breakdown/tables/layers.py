@@ -98,7 +98,7 @@ _LADDER = (
     ),
     Column.real(
         "floor_ns",
-        "least time of a call at the peak rates of the device, as time steps run in sequence",
+        "lower bound on the time of a call: its sequential work at the device's peak rates",
         f"the peak rates were not measured, or {_NO_SIZES}",
     ),
 )
@@ -111,7 +111,7 @@ COLUMNS = (
     Column.text(
         "library",
         "library that computes the layer, such as cuDNN",
-        "no library op was recorded",
+        "no op of such a library was recorded",
     ),
     *_NETWORK,
     Column.integer(

@@ -21,7 +21,7 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
         None,
         "tensorflow",
         r"[A-Z_]+:\d+ .*",
-        "on the executor of a device other than the CPU, which enqueues the work",
+        "an op on the executor thread of a device (not of the CPU); this thread only enqueues work",
     ),
     _tf("rnn", r"CudnnRNN\w*|BlockLSTM\w*|LSTMBlockCell\w*|GRUBlockCell\w*", "fused recurrent op"),
     _tf("ctc", r"CTC\w+", "connectionist temporal classification"),
