@@ -21,7 +21,7 @@ from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.table import EventTable
 
-#: Events per batch; the fastest of the sizes 2**16 to 2**20.
+#: Events per batch; the fastest number from 2**16 to 2**20.
 BATCH_EVENTS = 2**17
 
 

@@ -21,13 +21,13 @@ from lstmprof.events.processes import successive_processes
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Events of one type are equal in these columns and in their kind.
+#: Columns in which all events of one type are equal, besides their kind.
 _SOURCE = ("rank", "pid", "tid", "device")
-#: Columns that decide the step windows.
+#: Columns from which the step windows are computed.
 WINDOW_COLUMNS = ("kind", "name", "start_ns", "dur_ns", *_SOURCE)
-#: Step windows are computed from all events if there are at most this many.
+#: Largest number of events of which all are used to compute the step windows.
 FEW_EVENTS = 2**17
-#: Repeats of the first op, so that its thread stays the busiest among the few chosen events.
+#: Repeats of the first op, so that its thread stays the busiest among few chosen events.
 _REPEATS = 5
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
@@ -72,7 +72,7 @@ def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
     """Return all rows of ``ranks``, and one per event type of other ranks."""
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
-    # one per type: so threads get the same numbers as in the whole profile
+    # add one event per type, so that threads get the same numbers as in the whole profile
     return np.union1d(own, event_types(events).first)
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
 
-#: Called with (path, name of the run) before a profile is read.
+#: Function (path, name of the run) that is called before a profile is read.
 Reading = Callable[[Path, str], None]
 
 
@@ -109,7 +109,7 @@ def _runs_at(word: Path | str) -> Sequence[Path | str]:
     if is_url(word):
         return remote.run_urls_at(str(word))
     path = Path(word)
-    # reported later, when profiles are read.
+    # return no run; reading the profiles later reports the fault
     if not str(word) or not path.is_dir():
         return []
     return [path] if is_run(path) else run_folders_in(path)
@@ -141,7 +141,7 @@ def _ingest(
     word: Path | str, cache: Path, result: _Opened, reading: Reading, deeper: Collection[Path]
 ) -> None:
     """Make runs from raw profiles at a path or URL, or find these runs in the cache."""
-    # imported here, because the readers import slowly.
+    # import late, because importing the readers takes long
     from lstmprof.formats import sources
     from lstmprof.runs.ingest import run_names
 
@@ -196,7 +196,7 @@ def _annotation(folder: Path) -> str:
 
 FOLDER = Path(".lstmprof") / "baselines"
 PREFIX = "baseline:"
-#: Files that a comparison reads; raw profiles are not copied.
+#: Files that a comparison reads, and that a baseline therefore copies.
 _FILES = (RUN_FILE, "events.parquet", "counters.parquet", "timings.parquet", "samples.parquet")
 
 

@@ -96,7 +96,7 @@ def run_urls_at(url: str) -> list[str]:
     """Return the URL of the run, or of the runs directly inside."""
     with _reached(url):
         system, path = _opened(url)
-        # not isdir, which downloads the file over HTTP.
+        # avoid isdir, which downloads the file over HTTP
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
             return []
         files = sorted(system.find(path, maxdepth=2))

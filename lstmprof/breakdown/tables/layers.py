@@ -111,7 +111,7 @@ COLUMNS = (
     Column.text(
         "library",
         "library that computes the layer, such as cuDNN",
-        "no library op was recorded",
+        "no op of such a library was recorded",
     ),
     *_NETWORK,
     Column.integer(
