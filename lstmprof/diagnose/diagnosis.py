@@ -238,7 +238,7 @@ class Diagnosis:
 
     @property
     def kernel_names(self) -> list[str]:
-        """Return the names of the kernels of both runs, so that sentences can shorten them."""
+        """Return the kernel names of both runs, which sentences show in short form."""
         profiles = [profile for profile in (self.fast, self.slow) if profile is not None]
         return [row["name"] for profile in profiles for row in profile.rows("kernels")]
 

@@ -148,7 +148,7 @@ class Culprit:
 
 @dataclass(frozen=True)
 class PartTimes:
-    """The time of a finding in one part of the breakdown, in the steps of two runs."""
+    """How long one kind of time takes in one part of the breakdown, in two runs."""
 
     state: str
     part: str
@@ -183,7 +183,7 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """Return this kind of time in words: ``dispatch``, ``matmul and recurrent layer``."""
+        """Return the name for people, such as ``matmul and recurrent-layer matmul``."""
         ends = (self.fast_ns or 1, self.slow_ns or 1)
         large = [
             part

@@ -63,7 +63,7 @@ _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 @dataclass(frozen=True)
 class _Items:
-    """Ops, kernels or calls with one noun, such as ``52 convolutions``."""
+    """Ops, kernels or calls of one sort, such as the 52 convolutions of a step."""
 
     noun: str
     number: float  # per step
@@ -212,7 +212,7 @@ def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
 
 
 def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Compare the calls in two runs, by number or else by time."""
+    """Compare the numbers of calls in two runs, or the times of these calls."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""
@@ -303,7 +303,7 @@ def _each_time_step(items: _Items) -> str:
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
-    """Group the ops, kernels or calls of a kind of time by noun, most time first."""
+    """Group ops, kernels or calls by sort (convolution, copy …), most time first."""
     contributors: Sequence[Contributor] = finding.contributors
     if profile is not finding.slow:
         comparison = causes.comparison_of(finding.slow)
@@ -320,7 +320,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _time_by_noun(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return noun → (time, names of the ops and kernels that it counts), most time first."""
+    """Return, for each sort, the time and the names of its ops and kernels."""
     spent: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -331,7 +331,7 @@ def _time_by_noun(
 
 
 def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
-    """Return the noun that counts an op, kernel or call of this kind of time."""
+    """Return the sort of an op, kernel or call as a noun, such as ``launch``."""
     name = contributor.name
     if name is None:
         return None

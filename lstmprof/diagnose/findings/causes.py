@@ -149,7 +149,7 @@ RULES = (
     Rule(
         DISPATCH,
         _part("dispatch"),
-        "an op that only arranges work, such as a view",
+        "an op that computes nothing itself, such as a view or a wrapper around other ops",
     ),
     Rule(DISPATCH, lambda c, run: c.call_overhead, "the call from Python into an op"),
     Rule(

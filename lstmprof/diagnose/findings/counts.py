@@ -33,7 +33,7 @@ class Quantity:
 
 
 def spread_of(profile: StepProfile, noun: str) -> Spread | None:
-    """Return number and durations of the events that a noun counts, such as ``launch``."""
+    """Return the number and durations of, for example, all launches (``"launch"``)."""
     spread = profile.tally.get(noun)
     return spread if spread and spread.count else None
 
@@ -90,7 +90,7 @@ def _layers(on_device: bool) -> Amount:
 
 
 def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
-    """Return mean, median and longest duration of the events with one noun."""
+    """Return the mean, median and longest duration of, for example, launches."""
 
     def length(statistic: str) -> Amount:
         name = f"{statistic}_ns"

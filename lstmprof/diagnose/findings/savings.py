@@ -1,9 +1,9 @@
-"""How much shorter a step would be without one kind of its time.
+"""How much shorter a step would be without one kind of its work, such as casts.
 
-For casts and copies on a device, a replay of the step without them decides: they may cost nothing
-if the device waits for its host anyway, or more than their time, because launches also vanish. Work
-with a known least time (``roofline``) saves the time above it. All else saves its whole time, which
-is an upper bound.
+For casts and copies on a device, lstmprof replays the step without them. The replay may save
+nothing if the device waits for its host anyway. It may save more than their time, because their
+launches also go. For work with a known least time (``roofline``), the saving is the time above the
+least time. For all other work, the saving is its whole time, which is an upper bound.
 """
 
 from __future__ import annotations

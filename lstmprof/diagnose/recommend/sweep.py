@@ -173,7 +173,7 @@ def _captured(
 
 
 def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
-    """Return whether an existing run was made by this code on such a machine."""
+    """Return whether an existing run has the same code, threads and CPU model."""
     if not is_run(run_path):
         return False
     info = open_run(run_path).info

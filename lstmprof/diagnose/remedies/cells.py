@@ -1,4 +1,4 @@
-"""Causes: layers that run one cell at a time, or are called once per time step."""
+"""Causes of slow steps: a layer runs cell by cell, or the program calls it once per time step."""
 
 from __future__ import annotations
 
@@ -143,9 +143,9 @@ def forms_trees(profile: StepProfile) -> bool:
 @Remedy(
     name="layer in one op",
     cause="the layer runs one cell at a time",
-    fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
-    condition="A step runs eight or more LSTM cells one by one. On a CPU, only layers of "
-    "PyTorch count, because the layer ops of other frameworks are not faster there",
+    fix="use torch.nn.LSTM, or keras.layers.LSTM on a GPU: one call runs all time steps",
+    condition="A step runs eight or more LSTM cells one by one. On a CPU, this cause is named only "
+    "for PyTorch: in TensorFlow, an op for the whole layer is not faster on a CPU",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
@@ -348,9 +348,9 @@ def _cell(profile: StepProfile) -> str:
     name="input matmul before the loop",
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="A built-in implementation (`lstmprof list`) with a handwritten cell multiplies "
-    "the inputs by their weights in every time step. On a CPU, dispatch must also "
-    "take at least half of the step",
+    condition="`lstmprof capture` measured one of lstmprof's own implementations (`lstmprof list`)."
+    " Its cell multiplies the input by the weights in every time step. On a CPU, dispatch also "
+    "takes at least half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     sources=("https://arxiv.org/abs/1604.01946",),
 )
@@ -374,8 +374,9 @@ def input_matmuls(f: Finding) -> Match | None:
     name="fused cell",
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="A built-in implementation (`lstmprof list`) with a handwritten cell runs five or "
-    "more elementwise ops per time step. On a CPU, a faster run of torch-compile is the baseline",
+    condition="`lstmprof capture` measured one of lstmprof's own implementations (`lstmprof list`)."
+    " Its cell runs five or more elementwise ops per time step. On a CPU, a faster run of "
+    "torch-compile is the baseline",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     sources=(

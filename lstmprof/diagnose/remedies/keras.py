@@ -197,9 +197,9 @@ def masked(f: Finding) -> Match | None:
 @Remedy(
     name="Keras off its standard loop",
     cause="Keras runs its own loop over time steps on the GPU instead of cuDNN",
-    fix="set use_cudnn=True (Keras 3): the error message then says why the layer cannot use cuDNN",
-    condition="A GPU runs a Keras layer as a loop instead of a cuDNN op, and the profile shows "
-    "no reason, such as a mask",
+    fix="set use_cudnn=True (Keras 3): Keras then raises an error that says why cuDNN cannot run",
+    condition="A GPU runs a Keras layer as a loop instead of a cuDNN op. The profile shows no "
+    "known obstacle to cuDNN, such as a mask",
     kinds=(*HOST, *WORK),
     frameworks=TENSORFLOW,
     sources=(
@@ -224,9 +224,10 @@ def standard_loop(f: Finding) -> Match | None:
 @Remedy(
     name="a layer op for Keras",
     cause="Keras runs the layer as a loop over time steps, not in one op",
-    fix="upgrade Keras, or use torch.nn.LSTM (PyTorch) or jax.experimental.rnn.lstm (JAX)",
-    condition="The step runs a recurrent layer of Keras, and no single op runs the whole layer."
-    " The profile shows no reason, such as a mask",
+    fix="with PyTorch, use torch.nn.LSTM; with JAX, Keras 3.14 or jax.experimental.rnn.lstm",
+    condition="Keras runs a recurrent layer on PyTorch or on a GPU with JAX, and no single op runs "
+    "the whole layer. On a GPU, the profile also shows no known obstacle to cuDNN, such as "
+    "a mask",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     sources=(

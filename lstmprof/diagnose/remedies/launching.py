@@ -150,8 +150,8 @@ def unfused(f: Finding) -> Match | None:
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The step does not use the fused form of its optimizer. The optimizer takes at "
-    "least half of a kind of time, such as elementwise, or launches ten or more "
+    condition="The optimizer has a fused form, but the step does not use it. The optimizer also "
+    "takes at least half of the elementwise, dispatch or Python time, or it launches ten or more "
     "kernels per step while the GPU waits for launches",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,

@@ -113,8 +113,7 @@ def slices(f: Finding) -> Match | None:
     name="pad instead of pack",
     cause="a CPU computes packed sequences one time step at a time",
     fix="pad the sequences, in batches of similar length: oneDNN then runs the layer in one op",
-    condition="A CPU runs a layer over packed sequences, and no library op (such as oneDNN's) runs "
-    "the whole layer",
+    condition="A CPU runs a layer over packed sequences, and each time step op by op",
     kinds=(*WORK, COPY, DISPATCH, PYTHON),
     frameworks=TORCH,
     several_kinds=True,
@@ -164,8 +163,8 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     name="float32 instead of bfloat16",
     cause="the LSTM computes in bfloat16 without oneDNN's op, which needs a CPU with AVX-512",
     fix="compute in float32 on this CPU: oneDNN has a float32 LSTM op on every CPU",
-    condition="A CPU runs a PyTorch LSTM in bfloat16, without oneDNN's op for a whole LSTM. The "
-    "layer has no projection and no packed sequences",
+    condition="A CPU runs each time step of a PyTorch LSTM op by op, in bfloat16. The layer has no "
+    "projection and no packed sequences",
     kinds=(*HOST, *WORK, COPY, CAST),
     frameworks=TORCH,
     several_kinds=True,
@@ -186,8 +185,8 @@ def in_bfloat16(finding: Finding) -> Match | None:
     name="LSTM on a CPU",
     cause="PyTorch has no CPU op for a whole nn.GRU or nn.RNN: it runs each time step op by op",
     fix="if you can change the model, use nn.LSTM; for inference, use ONNX Runtime or OpenVINO",
-    condition="A CPU runs a GRU or a plain RNN of PyTorch without a library op, and dispatch "
-    "and Python take half of the step or more",
+    condition="A CPU runs each time step of nn.GRU or nn.RNN op by op. Dispatch and Python take "
+    "half of the step or more",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -206,7 +205,7 @@ def no_lstm(finding: Finding) -> Match | None:
     name="float32",
     cause="the layer computes in float64, for which PyTorch has no LSTM op on a CPU",
     fix="compute in float32: model.float() and inputs.float()",
-    condition="A CPU runs a PyTorch LSTM in float64, without a library op such as oneDNN's",
+    condition="A CPU runs each time step of a PyTorch LSTM op by op, in float64",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -221,8 +220,7 @@ def in_float64(f: Finding) -> Match | None:
     name="project afterwards",
     cause="with proj_size, nn.LSTM cannot run as one op on a CPU",
     fix="if you can change the model, omit proj_size and project the outputs by nn.Linear",
-    condition="A CPU runs a PyTorch LSTM with a projection (proj_size), without a library op "
-    "such as oneDNN's",
+    condition="A CPU runs each time step of a PyTorch LSTM with a projection (proj_size) op by op",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,

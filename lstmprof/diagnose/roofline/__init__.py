@@ -167,7 +167,7 @@ def workload_of(info: RunInfo) -> Workload | None:
 
 
 def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
-    """Return the work of each part of a step, for the workload in run.json."""
+    """Return the FLOPs and bytes of each part of a step, from run.json's workload."""
     workload = workload_of(info)
     if workload is None or info.mode is None or info.precision is None or info.seed is None:
         return None

@@ -127,7 +127,7 @@ class Lane:
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
 
     def events_named(self, fits: Callable[[str], object], *kinds: str) -> Flags:
-        """Mark the events whose name ``fits`` and that are of these kinds, by default ops."""
+        """Mark the ops, or the events of other kinds, whose name ``fits``."""
         named = self.events.is_kind(*kinds or ("op",)) & self.events.where_name(fits)
         return np.asarray(self.here & named, np.bool_)
 

@@ -54,7 +54,7 @@ _FAR_FROM_MEDIAN = 5
 
 @dataclass(frozen=True)
 class Spread:
-    """Number and durations of events with one noun, such as ``launch``."""
+    """The number and durations of the events of one sort, such as launches."""
 
     count: int
     total_ns: int  # of ops, the self time
@@ -100,7 +100,7 @@ def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
 
 
 def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
-    """Mark ops that contain an op with the same noun, such as another copy."""
+    """Mark ops that contain an op of the same sort, such as a copy in a copy."""
     parent = events.rows_named("parent_id")
     noun_of_row = np.full(len(events), NONE, dtype=np.int64)
     noun_of_row[rows] = nouns
@@ -183,7 +183,7 @@ def _by_noun(nouns: Ints, length_ns: Ints) -> dict[str, Ints]:
 
 
 def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
-    """Return the index in ``WORK`` of each event's noun."""
+    """Return the sort of each event (matmul, copy …), as an index in ``WORK``."""
     columns = [events.texts(column) for column in ("category", "family", "name")]
     groups = Groups(*(codes[rows] for codes, _ in columns))
     nouns = list(WORK)
@@ -198,7 +198,7 @@ def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
 
 
 def noun_of(category: str, family: str, name: str, on_device: bool) -> str | None:
-    """Return the noun that counts an op or kernel, such as ``product`` for a matmul."""
+    """Return the sort of an op or kernel as a noun: ``product`` for a matmul."""
     # even in the optimizer, a copy is a copy
     if on_device and is_copy(name):
         return "memset" if "memset" in name.lower() else "copy"
