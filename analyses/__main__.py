@@ -161,7 +161,7 @@ def _cell(claim: Claim, numbers: dict[str, str]) -> str:
     return f"{claim.raw} = **{claim.their_number}**{ours}: {_verdict(claim, numbers)}"
 
 
-#: Longer tables are folded.
+#: Most rows of a table that is shown unfolded.
 MOST_ROWS = 16
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analyses.sweep import crossovers
 
-#: Visible on white, and in grey
+#: Colours of the study's and of our numbers, visible on white and in grey.
 STUDY, OURS = "#9aa0a6", "#3b7dd8"
 WIDTH, ROW = 560, 24
 

@@ -37,7 +37,7 @@ NOTEBOOKS = {
     "Julia Knet": "Knet_RNN.ipynb",
     "R Keras (TensorFlow)": "KerasR_TF_RNN.ipynb",
 }
-#: (column, GPU) of the study's table
+#: GPUs of the study: (column of the table, name).
 GPUS = (("k80_s", "K80"), ("p100_s", "P100"))
 
 

@@ -100,7 +100,7 @@ def _conditions(both: pd.DataFrame, line: dict[Hashable, str]) -> str:
 
 def mpe(first: pd.Series, second: pd.Series) -> float:
     """Return the study's mean percentage error, as a fraction."""
-    # negative if ``second`` is slower
+    # return a negative mean if ``second`` is slower
     return float(((first - second) / first).mean())
 
 

@@ -17,7 +17,7 @@ from lstmprof.base.numbers import percent
 
 FILE = Path(__file__).parent / "measured" / "kernel_study.csv"
 SIZES = ["batch", "time_steps", "hidden"]
-#: (implementation, precision)
+#: Layer of a sweep: (implementation, precision).
 Layer = tuple[str, str]
 
 

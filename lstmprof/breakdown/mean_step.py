@@ -14,7 +14,7 @@ from lstmprof.events.threads import HOST
 
 #: Causes of device idle time that an infinitely fast host would remove.
 WAITS_FOR_HOST = (CALL, LATENCY, "runtime", "alloc", "dispatch", "python", HOST)
-#: Names of GPUs, but not of TPUs, MTIA devices or NPUs.
+#: Pattern of the names of GPUs, but not of TPUs, MTIA devices or NPUs.
 _GPU = re.compile(
     r"NVIDIA|GeForce|Tesla|Quadro|TITAN|\bRTX\b|Radeon|Instinct|\bgfx\d|\b[PVTAHBL]\d{2,3}\b|GPU",
     re.I,
@@ -118,7 +118,7 @@ def mean_of(totals: Sequence[int], steps: int) -> list[int]:
     """Divide ``totals`` by ``steps``, to integers that sum to the rounded mean."""
     floors = [total // steps for total in totals]
     missing = round(sum(totals) / steps) - sum(floors)
-    # the largest remainder method
+    # round by the largest remainder method
     by_remainder = sorted(range(len(totals)), key=lambda i: -(totals[i] % steps))
     for i in by_remainder[:missing]:
         floors[i] += 1

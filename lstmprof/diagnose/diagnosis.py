@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 VERSION = 4
 #: Share of the step or difference below which kinds of time appear only in JSON.
 LEAST_SHARE = 0.01
-#: Number of rare events that the notes name.
+#: Most rare events that the notes name.
 MOST_RARE = 3
-#: A note mentions a first step that is longer than the other run's by the time of this many steps.
+#: Least additional time of a first step that a note mentions, in steps.
 LONG_FIRST_STEP = 10
 WATERFALL = (
     Column.text("kind", "kind of time, such as matmul or dispatch"),

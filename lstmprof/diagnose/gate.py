@@ -126,7 +126,7 @@ class Gate:
     def state(self) -> State:
         """Return the worst state of all pairs."""
         states = {verdict.state for verdict in self.verdicts}
-        # a missing new run must not pass
+        # do not pass if a new run is missing
         states |= {"inconclusive"} if self.only_base else set()
         return next(state for state in _GRAVEST if state in states)
 
@@ -356,7 +356,7 @@ def paired(
         pairs += [(p, new_runs[key(p)]) for p in left[0] if key(p) in once]
         left = [[p for p in side if key(p) not in once] for side in left]
     places = {id(profile): place for place, profile in enumerate(base)}
-    # ``left`` are the runs without a counterpart
+    # return pairs, and the runs without a counterpart (``left``)
     return sorted(pairs, key=lambda pair: places[id(pair[0])]), left[0], left[1]
 
 

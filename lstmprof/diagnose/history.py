@@ -22,7 +22,7 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.schema import Column, schema
 from lstmprof.runs.metadata import condition
 
-#: Smaller changes of the step time are ignored.
+#: Least change of the step time that is not ignored, as a share.
 LEAST_CHANGE_SHARE = EQUAL_SHARE
 _NOT_COMPARED = "no earlier run of the series can be compared"
 _UNBOUNDED = f"{_NOT_COMPARED}, or the end is unbounded"

@@ -28,7 +28,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
 
-#: The root of a tree, which stands for no stack.
+#: Number of a tree's root, which stands for no stack.
 ROOT = 0
 _SORT_OF = dict(zip(STACKS, SORTS, strict=True))  # ops -> range, and so on
 
@@ -123,7 +123,7 @@ def recorded(events: EventTable) -> list[str]:
 def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
     """Return the call stacks of a rank's host and of its devices."""
     host, node = _host_stacks(events, rows, _drawn(events, by))
-    # a kernel has the stack of its launch
+    # give each kernel the stack of its launch
     return host, _device_stacks(events, rows, host.tree, node)
 
 

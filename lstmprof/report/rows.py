@@ -317,7 +317,7 @@ def arrivals(runs: Iterable[RunReport]) -> list[Row]:
             last_in = sum(
                 (c["last_rank"], c["last_device"]) == (c["rank"], c["device"]) for c in members
             )
-            # the mean of consecutive collectives
+            # ``late_ns`` is the mean of consecutive collectives
             columns |= {"late_ns": late / len(members), "last_in": last_in}
             rows.append(run.row({**columns, "step": first["step"], "name": first["name"]}))
     return rows

@@ -11,7 +11,7 @@ from lstmprof.base.errors import one_line
 from lstmprof.base.numbers import escaped
 from lstmprof.report.grid import Grid
 
-#: How to write special characters in LaTeX.
+#: Special character → how to write the character in LaTeX.
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",

@@ -271,7 +271,7 @@ def _thread_intervals(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
     """Split each interval by what its ``thread`` did at each time."""
-    # ``tail``: after the last activity of a step
+    # use the causes with ``tail:`` after the last activity of a step
     first = hosts.idle(_THREAD_CAUSES[0]) + np.where(tail, _FIRST_TAIL, 0)
     unknown = thread == NONE
     no_event = np.full(int(unknown.sum()), NONE, dtype=np.int64)

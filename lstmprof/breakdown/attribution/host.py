@@ -39,13 +39,13 @@ _FIRST_IDLE = 4
 #: Names in XLA's CPU profiles: copy instructions, and the event around all instructions.
 _XLA_COPY = re.compile(r"copy(?:\.\d+)?")
 _XLA_RUNS = "ThunkExecutor::Execute"
-#: Events of TensorFlow's input pipeline, whose threads run ahead: no step waits for them.
+#: Pattern of events of TensorFlow's input pipeline, which runs ahead: no step waits for these.
 _PIPELINE = re.compile(
     r"Iterator::.*|Prefetch(?:Produce|Consume)|PyFunc:PyFunc|InstantiatedCapturedFunction::.*"
 )
 #: Label of time in which the framework runs ops, but no op computes.
 DISPATCH = ("idle", "dispatch")
-#: Events around a graph that TensorFlow's executor runs.
+#: Names of events around a graph that TensorFlow's executor runs.
 _EXECUTOR = frozenset(("KernelAndDeviceFunc::Run", "FunctionRun", "SessionRun"))
 #: Longest time axis in ns for which the sum of two times fits int64.
 _MOST_NS = 2**62

@@ -137,7 +137,7 @@ def _by_rank(events: Packed, rows: Ints) -> dict[int | None, Ints]:
 #: Share of affected time or events above which numbers are doubtful (warn) or untrusted (fail).
 WARN_SHARE, FAIL_SHARE = 0.10, 0.20
 
-#: (state, sentence[, affected share])
+#: Answer of a check: (state, sentence[, affected share]).
 Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 

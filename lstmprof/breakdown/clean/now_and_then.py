@@ -63,7 +63,7 @@ def now_and_then(
     if on_device:
         waits = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
         slot = np.where(waits, NONE, slot)
-    # the host may run ahead by steps
+    # date activities by their launch, because the host may run ahead by steps
     launch = events.rows_named("launch_id")
     at_ns = np.where(launch != NONE, events.start_ns[launch], events.start_ns)
     step = np.searchsorted(np.sort([w.start_ns for w in windows]), at_ns, side="right")

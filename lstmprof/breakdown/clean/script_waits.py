@@ -20,9 +20,9 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import CALL_GAP_NS
 from lstmprof.runs.fields import ScriptLine
 
-#: Idle time in which the script waits.
+#: Name of the idle time in which the script waits.
 SCRIPT_WAITS = "waiting"
-#: Calls that sleep. On a busy machine, sleeps do not get longer, but all other waits do.
+#: Pattern of calls that sleep; on a busy machine, sleeps take no longer, but other waits do.
 SLEEPS = re.compile(r"time\.sleep")
 #: Share of all waits below which a gap gets waits last. Chosen by hand.
 LEAST_SHARE = 0.05

@@ -44,7 +44,7 @@ def cells_of(ops: Sequence[Op]) -> list[list[int]]:
     cells: list[list[int]] = []
     cell: list[int] = []
     for index, op in enumerate(ops):
-        # a cell ends with its second tanh
+        # begin a new cell at a matmul after the second tanh, with which a cell ends
         if op.role == PRODUCT and _is_whole([ops[at].role for at in cell]):
             cells.append(cell)
             cell = []
@@ -168,7 +168,7 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
         return Network()
     if len(weights) > 1 and outer != hidden:
         return Network()
-    # x and h are joined
+    # accept one matmul of x and h, joined
     return Network("lstm", inputs=inner - hidden, hidden=hidden)
 
 

@@ -32,7 +32,7 @@ STANDARD, STATIC, SMALL_H, DYNAMIC = (
     "persist_static_small_h",
     "persist_dynamic",
 )
-#: The name in the layer table.
+#: Name of cuDNN in the layer table.
 CUDNN = "cuDNN"
 PYTORCH = "PyTorch, RNN.cpp at 00fc08aa"
 TENSORFLOW = "TensorFlow, cudnn_rnn_ops.cc at 057f8c81"

@@ -161,7 +161,7 @@ class Calls:
         for _ in range(_MOST_ROUNDS):
             before = int(vanished.sum())
             vanished = self._with_around(self._with_nodes(self._with_around(vanished)))
-            # views right before these events
+            # add the views right before these events
             vanished = self._with_views(vanished) if reads else vanished
             if int(vanished.sum()) == before:
                 break

@@ -201,7 +201,7 @@ def _divided(ns: Ints, factor: float) -> Ints:
     return np.rint(ns / factor).astype(np.int64)
 
 
-#: The change that removes each cause
+#: Name of a change → function that makes the change.
 CHANGES: Mapping[str, Change] = dict(
     zip(
         names.CHANGES,

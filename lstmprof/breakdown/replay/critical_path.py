@@ -27,7 +27,7 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 
-#: Neither a host thread nor a device works.
+#: Causes of time in which neither a host thread nor a device works.
 LATENCY, QUEUED, UNKNOWN = "launch latency", "queued", "unattributed"
 LAUNCH = "launch call"
 

@@ -358,7 +358,7 @@ _ALL = (
     ),
 )
 
-#: Most important tables first.
+#: Name → kind of table, the most important tables first.
 TABLES: Mapping[str, TableKind] = {
     kind.name: kind for kind in sorted(_ALL, key=lambda kind: names.TABLES.index(kind.name))
 }

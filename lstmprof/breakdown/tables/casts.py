@@ -189,7 +189,7 @@ COPY_COLUMNS = (
 
 #: Columns of the events to read.
 COPY_READS = ("kind", "name", "dur_ns", "rank", "device", "bytes", "step")
-#: In the sort order of the rows
+#: Values of columns, in the sort order of the rows.
 _KINDS, _DIRECTIONS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMORIES)
 
 

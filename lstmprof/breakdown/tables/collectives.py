@@ -128,9 +128,9 @@ _PER_KERNEL = READS[:9]
 _BUS = {"all_reduce": 2} | dict.fromkeys(
     ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1
 )
-#: Largest distance between the ends of a collective's kernels, per their longest wait.
+#: Largest distance between the ends of a collective's kernels, as a share of the longest wait.
 MOST_SKEW_SHARE = 0.5
-#: (rank or None if unknown, device or None for the host)
+#: Rank and device: (rank or None if unknown, device or None for the host).
 RankDevice = tuple[int | None, int | None]
 rank_device: Callable[[Mapping[str, Any]], RankDevice] = itemgetter("rank", "device")
 
@@ -278,7 +278,7 @@ def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> t
     step = events.ints("step", UNKNOWN)[calls.row]
     codes = {group: code for code, group in enumerate(dict.fromkeys(filter(None, groups)))}
     group = np.array([codes.get(name, NONE) for name in groups], dtype=np.int64)
-    # the second array numbers the process groups
+    # return two numberings: of possible collectives, and of process groups
     return numbered(step, position, group, events.texts("name")[0][calls.row]), group
 
 
@@ -357,7 +357,7 @@ def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> li
         and row["skew_ns"] <= max(least_skew_ns, MOST_SKEW_SHARE * max(longest[number], mean_ns))
     ]
     agreed_ns = sum(longest[number] for number in {row["collective"] for row in agree})
-    # empty if ranks mostly communicate in groups
+    # return an empty list if ranks mostly communicate in groups
     return agree if 2 * agreed_ns >= longest.total() else []
 
 

@@ -76,7 +76,7 @@ COLUMNS = (
 READS = ("start_ns", "dur_ns", "rank", "device", "step", "phase")
 
 _Rank = int | None
-#: (rank, device, allocator, line of code)
+#: Owner of memory: (rank, device, allocator, line of code).
 _Owner = tuple[_Rank, int | None, str | None, str | None]
 _Floats = NDArray[np.float64]
 _Parts = Sequence[slice]

@@ -47,7 +47,7 @@ def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
 def _rows(
     samples: list[dict[str, object]], steps: Sequence[MeanStep]
 ) -> Iterator[dict[str, object]]:
-    # only needed for runs with samples
+    # import here, because only runs with samples need this module
     from lstmprof.events.annotate.sampled_stacks import (
         COMPILED,
         GARBAGE_COLLECTOR,

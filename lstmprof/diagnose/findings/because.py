@@ -135,7 +135,7 @@ def named(finding: Finding) -> str:
 
 def may_be_copies(profile: StepProfile) -> bool:
     """Return whether casts may be copies to a GPU, for which PyTorch uses the same ops."""
-    # a recorded dtype shows that it is a cast
+    # a recorded dtype shows that a cast is no copy
     unseen = any(lack.kind == GPU_UNSEEN for lack in profile.lacks)
     return unseen and not any(row["to_dtype"] for row in profile.rows("casts"))
 

@@ -26,7 +26,7 @@ EMBEDDING, COLLECTIVE, CTC, QUEUE = "embedding", "communication", "CTC", "queued
 SLOWER, RANGE, WAITING = "slower calls", "ranges", "waiting"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded", "unknown"
 
-#: Descriptions for users.
+#: Kind of time → description for users.
 KINDS = {
     LAUNCH: "kernel launches",
     RUNTIME: "runtime calls other than launches",

@@ -57,7 +57,7 @@ TEMPLATES: Mapping[str, tuple[str, _Extras]] = {
     "onnxruntime-lstm": (templates.ONNX_RUNTIME, _ONE),
     "openvino-lstm": (templates.OPENVINO, _ONE),
 }
-#: Additional arguments of Keras layers.
+#: Implementation → additional arguments of its Keras layer.
 _MODES = {f"keras-lstm-mode{mode}": f", implementation={mode}, use_cudnn=False" for mode in (1, 2)}
 
 

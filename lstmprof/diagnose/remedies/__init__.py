@@ -34,10 +34,9 @@ from lstmprof.diagnose.remedies import (
 from lstmprof.diagnose.remedies.rows import Remedy
 from lstmprof.diagnose.step_profile import total_ns
 
-#: Number of fixes for one kind of time.
+#: Most fixes for one kind of time.
 MOST = 3
-#: A fix that saves a smaller share of the step, or of the difference between two steps, is not
-#: advised.
+#: Least share of the step, or of two steps' difference, that an advised fix saves.
 WORTH = 0.05
 
 #: Framework → beginnings of the addresses of its makers' pages.

@@ -50,8 +50,7 @@ _LOOP = re.compile(r"(?:lstm|gru)\w*\)*/.*while", re.IGNORECASE)
 #: Pattern of a Keras cell's scope. TensorFlow's own cells have other scopes: basic_lstm_cell, or
 #: inside rnn.
 _KERAS_CELL = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell\w*/")
-#: Pattern of weight reads, which alone show a layer if Keras 2 inlined standard_lstm (without
-#: cuDNN).
+#: Pattern of weight reads, which alone show a layer once Keras 2 has inlined standard_lstm.
 _READS = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/Read(?:_\d)?/ReadVariableOp:")
 _INLINED = re.compile(r"(?:^|PartitionedCall/)while(?:_\d+)?/(?:body/_\d+/while/)?")
 #: Patterns of paths: a cell in a loop (group 1), an op that selects the state by a mask.

@@ -16,7 +16,7 @@ from lstmprof.diagnose.step_profile import StepProfile, total_ns
 HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
-#: Framework name of TensorFlow 1, which has other functions; profiles without a version count as 2.
+#: TensorFlow 1, which has other functions; profiles without a version count as TensorFlow 2.
 TENSORFLOW_1 = ("tensorflow1",)
 #: Fewest kernels, launches or calls per step that count as many. Chosen by hand.
 SERIES = 10
@@ -124,7 +124,7 @@ def series_of_launches(finding: Finding) -> int | None:
         # launches explain nothing: few kernels, or kernels longer than the gaps before them
         return None
     waits_ns = max(gaps.all_ns, finding.slow.waits_for_host_ns)
-    # unusually long gaps have another cause
+    # explain usual gaps only, because unusually long gaps have another cause
     return gaps.usual_ns if 2 * gaps.usual_ns >= waits_ns else None
 
 

@@ -21,7 +21,7 @@ from lstmprof.events.table import NONE
 _GROWING_STEPS, _EVENLY = 4, 1.25
 _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
-#: Pattern of the node around a module with a registered backward hook, which runs after the node.
+#: Pattern of the node around a module with a backward hook; the hook runs after the node.
 _MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
 #: Node that sums a parameter's gradient (autograd/functions/accumulate_grad.h); hooks run after the
 #: node's ops.

@@ -147,7 +147,7 @@ def loads(name: str) -> bool:
 def steps_before(lane: Lane) -> int:
     """Return how many steps ran before the profile."""
     numbers = lane.step[lane.rank & (lane.step != NONE)]
-    # steps are numbered from 0 or 1
+    # count earlier steps; frameworks number steps from 0 or 1
     return max(0, int(numbers.min()) - 1) if len(numbers) else 0
 
 

@@ -34,7 +34,7 @@ def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[events.rows_of_rank(windows[0].rank)] = True
     steps = [window.step for window in windows if window.step is not None]
-    # without step markers, all events count
+    # count all events if there are no step markers
     return inside & np.isin(events.ints("step", UNKNOWN), steps) if steps else inside
 
 

@@ -33,7 +33,7 @@ from lstmprof.events.table import NONE
 from lstmprof.events.threads import VALUE_READS, thread_ids
 
 _LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
-#: Library ops for a whole layer.
+#: Pattern of library ops for a whole layer.
 _WHOLE = re.compile(r"aten::(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)$")
 #: Pattern of library ops that read all weights from one piece of memory, or copy weights there.
 _READS_WEIGHTS = re.compile(r"aten::(?:_cudnn_rnn|miopen_rnn|_cudnn_rnn_flatten_weight)$")

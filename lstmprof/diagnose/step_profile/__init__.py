@@ -119,7 +119,7 @@ class StepProfile:
     def runs_on(self) -> str | None:
         """Return ``cuda``, ``cpu``, or None if unknown."""
         missing = {lack.kind for lack in self.lacks}
-        # the GPU was used, but not recorded
+        # ``NO_GPU``: the GPU was used, but not recorded
         if self.device is not None or NO_GPU in missing:
             return "cuda"
         return None if missing & {GPU_UNSEEN, TPU_UNREAD} else "cpu"

@@ -29,8 +29,8 @@ from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Duration in ns below which an op computes next to nothing: 95 % of LSTMCell's with 4 units take <
-#: 2.9 µs (EPYC).
+#: Duration in ns below which an op computes little: 95 % of LSTMCell's ops with 4 units take < 2.9
+#: µs (EPYC).
 TINY_OP_NS = 3_000
 #: Duration in ns below which a kernel ends before the next launch: a launch takes 4.8 to 6.6 µs
 #: (BERT, H100).
@@ -166,7 +166,7 @@ def _are(rows: Flags, row: Ints) -> Flags:
 def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
     """Return each interval's state and part: ``("idle", "dispatch")``."""
     states = np.array([state for state, _ in intervals.labels], dtype=object)
-    # waits at the end of a step have this prefix
+    # remove the prefix of waits at the end of a step
     parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
     return states[intervals.label].astype(str), parts[intervals.label].astype(str)
 

@@ -346,7 +346,7 @@ def overlap_of(
         np.array([w.end_ns for w in windows], dtype=np.int64),
     )
     if clean is not None:
-        # take all communication as exposed: the breakdown counts overlapping time as computing
+        # the breakdown's communication is exposed, because overlapping time counts as computing
         parts = clean.mean_step.parts
         exposed = sum(ns for _, part, ns in parts if part == "collective")
     else:

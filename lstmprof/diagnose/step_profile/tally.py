@@ -143,7 +143,7 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")[rows]
     codes, names = events.texts("category")
     name_codes, texts = events.texts("name")
-    # dgrad and wgrad of one op are two matmuls
+    # tell dgrad from wgrad, which are two matmuls of one op
     named = (next((p for p in _PASSES[1:] if p in text), "") for text in (*texts, ""))
     passes = np.array([_PASSES.index(name) for name in named])
     ops = np.full(len(rows), NONE, dtype=np.int64)
@@ -199,7 +199,7 @@ def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
 
 def noun_of(category: str, family: str, name: str, on_device: bool) -> str | None:
     """Return the sort of an op or kernel as a noun: ``product`` for a matmul."""
-    # even in the optimizer, a copy is a copy
+    # count a copy as a copy, even in the optimizer
     if on_device and is_copy(name):
         return "memset" if "memset" in name.lower() else "copy"
     if category == "rnn":

@@ -53,7 +53,7 @@ _ROUGH = 10.0
 _WITHOUT_DECIMALS = 100
 #: Name of the bottleneck if several kinds of waits for the host count together.
 WAITS_FOR_HOST = "waiting for the host"
-#: Words for kinds of time whose name does not explain itself.
+#: Kind of time → words for users if its name does not explain itself.
 _IN_WORDS = {
     causes.QUEUE: causes.KINDS[causes.QUEUE],
     causes.RANGE: "time inside ranges in which no op was recorded",
@@ -371,7 +371,7 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     counts = counts_in_words(fast, slow)
     beside = outcome.cause is not None and outcome.cause.kind in _NOT_BY_COUNT
     if differ == counts and (beside or evidence.startswith(counts.partition(" (")[0])):
-        # the evidence already names this count
+        # omit this count, because the evidence already names it
         differ = ""
     same = fast.implementation is not None and fast.implementation == slow.implementation
     if differ or not same or outcome.state == "none":

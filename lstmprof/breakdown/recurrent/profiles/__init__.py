@@ -102,7 +102,7 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
     )
 
 
-#: No two of them find the same layer.
+#: Functions that find recurrent layers; no two functions find the same layer.
 RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     layer_calls,
     loop_calls,

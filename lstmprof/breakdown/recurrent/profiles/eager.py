@@ -31,12 +31,12 @@ from lstmprof.events.schema import ACTIVITY_KINDS, KERAS_LAYER
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: Fewest cells per step; a step with fewer may run another kind of network.
+#: Fewest cells per step of a recurrent network; other networks may have fewer.
 LEAST_CELLS = 3
 _PRODUCT = re.compile(r"jit\(_?(?:dot|dot_general|matmul|einsum|tensordot|inner)\)/dot_general")
 _TANH = re.compile(r"jit\(tanh\)/tanh")
 _SIGMOID = re.compile(r"jit\((?:sigmoid|logistic)\)/\w+")
-#: Number of tanhs in a cell
+#: Cell → number of its tanh ops.
 _TANHS = {"lstm": 2, "gru": 1}
 
 

@@ -102,7 +102,7 @@ def repeats(
     """Find the repeated patterns in ``codes`` that ``wanted`` accepts."""
     runs: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)
-    # the longest repetitions first
+    # try the longest repetitions first
     for start, period, covered in sorted(
         _periodic_parts(codes, least), key=lambda s: (-s[2], s[1])
     ):

@@ -42,7 +42,7 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: Any network may run the same ops twice.
+#: Fewest repetitions of a loop, because any network may run the same ops twice.
 LEAST_REPETITIONS = 3
 
 _CELL = re.compile(r"aten::(?:(lstm|gru|rnn_tanh|rnn_relu)_cell|_thnn_fused_(lstm|gru)_cell)")

@@ -34,13 +34,13 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: Kernels must repeat this often to be a loop.
+#: Fewest repetitions of kernels that form a loop.
 LEAST_REPETITIONS = 3
 
 _LATEST = np.iinfo(np.int64).max
 _WHILE = re.compile(r"while(?:\.\d+)?")
 _BODY = re.compile(r"(.*?/while)/body/")
-#: Shapes of several operands; a tanh has one.
+#: Pattern of the shapes of several operands; a tanh has one operand.
 _SEVERAL = re.compile(r"\],\s*\[")
 _DOT = re.compile(r"(?:^|/)dot_general$")
 _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
