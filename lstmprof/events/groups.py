@@ -115,7 +115,7 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     return before
 
 
-#: Largest ratio of the keys' range to their count for which an array numbers keys, no hashing.
+#: Largest ratio (range of keys / number of keys) for which an array replaces hashing.
 _SPARSE = 4
 
 

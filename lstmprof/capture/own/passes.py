@@ -22,7 +22,7 @@ from lstmprof.capture.worker.machine.usage import SELF, difference, usage, waiti
 from lstmprof.capture.worker.profilers import Profiler, calibration
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 
-#: Time limit for all timed steps; half of it is for steps before the profile.
+#: Time limit for all timed steps; half of this time is for steps before the profile.
 MOST_TIMING_NS = 60_000_000_000
 
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"

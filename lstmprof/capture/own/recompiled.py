@@ -37,7 +37,7 @@ class Call(NamedTuple):
     static: Tuple[Any, ...] = ()  # names and positions of static arguments
 
 
-#: Argument -> the arrays and values in it.
+#: Name of an argument -> arrays and values that the argument contains.
 _Signature = Dict[str, List[_Leaf]]
 
 
@@ -145,7 +145,7 @@ _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")
 #: Dynamo's name for the rest of a function that Dynamo cannot compile as a whole.
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+")
-#: (what changed, pattern of a failed guard); groups are fields of ``runs.fields.Recompiled``.
+#: Reasons: (what changed, pattern of a failed guard); groups are fields of ``Recompiled``.
 _FORMS = tuple(
     (changed, re.compile(pattern))
     for changed, pattern in (

@@ -20,7 +20,7 @@ _MESSAGES: Messages = {
         "id 1 int64, name 2 bytes, lines 3 *XLine, event_metadata 4 *EventEntry, "
         "stat_metadata 5 *StatEntry, stats 6 *XStat"
     ),
-    # A protobuf map is encoded as a repeated message of key and value.
+    # Entry of a protobuf map, which is encoded as a repeated message of key and value.
     "EventEntry": "key 1 int64, value 2 XEventMetadata",
     "StatEntry": "key 1 int64, value 2 XStatMetadata",
     "XLine": (
