@@ -95,7 +95,7 @@ class Stream:
 
 
 def _forget(file: TextIO) -> None:
-    """Discard the file's buffer, because Python would report an error at exit."""
+    """Discard the file's buffer; otherwise Python reports a write error at exit."""
     with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123
         os.dup2(nowhere.fileno(), file.fileno())
 

@@ -285,7 +285,7 @@ def by_series(rows: pa.Table) -> Iterator[Values]:
 
 
 def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
-    """Yield each counter as a level over time, one batch after the other."""
+    """Yield batches of each counter's values over time, such as allocated bytes."""
     with_totals = {s.owner for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)
     for rows in read():

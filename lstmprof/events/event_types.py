@@ -34,7 +34,7 @@ _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class EventTypes:
-    """One entry per type of events: same kind, and same thread or device."""
+    """Types of events, such as the ops of a thread or the kernels of a GPU."""
 
     kind: list[str]
     launches: Flags
@@ -57,7 +57,7 @@ class EventTypes:
         return np.setdiff1d(self.ranks, self.rank[on_device])
 
     def on_hosts(self, *kinds: str) -> Ints:
-        """Return which event types are of these kinds and on a host thread."""
+        """Return the indices of host-thread event types of these kinds, such as ops."""
         return np.flatnonzero(self._is_kind(*kinds) & (self.device == UNKNOWN))
 
     def _is_kind(self, *kinds: str) -> Flags:

@@ -89,7 +89,7 @@ class Packed:
         return values
 
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return an integer column in its packed type, with −1 for null."""
+        """Return an integer column in its narrow (stored) dtype, with −1 for null."""
         return self._column(name).values[rows]
 
     def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:

@@ -104,7 +104,7 @@ class StoredBatch:
 
 
 class Part(EventTable):
-    """The events of one batch, with links into the whole table."""
+    """One batch of an events table; links are row numbers of the whole table."""
 
     def __init__(self, events: pa.Table, first_row: int) -> None:
         super().__init__(events)

@@ -273,7 +273,7 @@ def _end_ns(events: EventTable) -> Ints:
 
 
 def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTable:
-    """Make an events table of unsorted columns."""
+    """Make an events table from unsorted columns."""
     missing = [name for name in _REQUIRED if name not in columns]
     foreign = [name for name in columns if name not in SCHEMA.names]
     if missing or foreign:

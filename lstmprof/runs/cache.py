@@ -140,7 +140,7 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 def _ingest(
     word: Path | str, cache: Path, result: _Opened, reading: Reading, deeper: Collection[Path]
 ) -> None:
-    """Make runs of the raw profiles at a path or URL, unless the cache has them."""
+    """Make runs from raw profiles at a path or URL, or find these runs in the cache."""
     # import late, because importing the readers takes long
     from lstmprof.formats import sources
     from lstmprof.runs.ingest import run_names
@@ -163,7 +163,7 @@ def _ingest(
 
 
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
-    """Make a run of some files in the cache, or in a temporary folder."""
+    """Make a run from some files, in the cache or in a temporary folder."""
     from lstmprof.runs.ingest import Ingested, Task
 
     place = usable_cache(cache)

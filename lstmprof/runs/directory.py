@@ -176,13 +176,13 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
 
 
 def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
-    """Rename a folder to ``place``; with ``force``, replace an older run there."""
+    """Rename a folder to ``place``; with ``force``, replace an older run."""
     _check_place(place, force=force)  # another process may have been faster
     put(content, place, replaced, force=force)
 
 
 def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> None:
-    """Rename a folder to ``place``; with ``force``, replace an older folder there."""
+    """Rename a folder to ``place``; with ``force``, replace an older folder."""
     try:
         if _moved(content, place):
             return

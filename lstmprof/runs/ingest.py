@@ -197,7 +197,7 @@ def _file_bytes(source: Source) -> int:
 
 
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
-    """Return the run ``name`` in ``out``, if it is there and whole."""
+    """Return the run ``name`` in ``out``, if the run exists and is complete."""
     if isinstance(out, str):
         return remote.whole_run_at(f"{out}/{name}")
     try:
@@ -304,7 +304,7 @@ def _bare(error: _Error) -> _Error:
 
 
 def _written(task: Task, profile: Profile) -> Run | RemoteRun:
-    """Write the run to the task's folder, or upload it to its URL."""
+    """Write the run to the task's folder, or upload the run to the task's URL."""
     if isinstance(task.out, Path):
         return _written_to(task.out, task, profile)
     with staging(usable_cache(cache_folder()) / "uploads") as folder:

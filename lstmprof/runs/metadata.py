@@ -40,7 +40,7 @@ def condition(name: str, info: RunInfo) -> Any:
 def alike(
     items: Iterable[_Item], info_of: Callable[[_Item], RunInfo], across: Collection[str] = ()
 ) -> list[list[_Item]]:
-    """Group items whose runs are comparable, ``across`` some conditions."""
+    """Group items whose runs agree in all conditions that are not in ``across``."""
     conditions = [name for name in names.CONDITIONS if name not in across]
     groups: dict[tuple[Any, ...], list[_Item]] = {}
     for item in items:

@@ -31,7 +31,8 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.implementations import LAYER_OP
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
-#: This many backward ops of x[t] per step on one shape are a loop over time. Chosen by hand.
+#: Fewest backward ops of x[t] per step of a loop over time: on one shape; of unknown shapes. Chosen
+#: by hand.
 _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
 #: Value of the column ``library`` for layers that ATen computes itself.
 _NO_LIBRARY = "ATen"
@@ -51,7 +52,7 @@ _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer o
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
 )
 def indexed_time_steps(f: Finding) -> Match | None:
-    # another remedy fits: Keras wrote the loop, or the script calls a layer once per time step
+    # leave it to another remedy if Keras wrote the loop, or a layer runs once per time step
     if is_keras(f.slow) or one_time_step_per_call.decide(f):
         return None
     ops = f.slow.rows("ops")
@@ -193,7 +194,8 @@ def in_bfloat16(finding: Finding) -> Match | None:
     sources=(_RNN,),
 )
 def no_lstm(finding: Finding) -> Match | None:
-    # nn.LSTM saves calls (64 units: nn.GRU 14.6 ms, nn.LSTM 9.7 ms), not matmuls (256 units).
+    # require mostly calls: nn.LSTM saves calls (64 units: nn.GRU 14.6 ms, nn.LSTM 9.7 ms), not
+    # matmuls (256 units)
     if not is_mostly_calls(finding.slow):
         return None
     return _off_library(finding, lambda row: str(row["cell"]).startswith(("gru", "rnn")))

@@ -122,7 +122,7 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return one window per step marker."""
+    """Return the start and end (window) of each marked step."""
     rows = [row for _, markers in processes for row in markers.tolist()]
     ends = [end for part, markers in processes for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())

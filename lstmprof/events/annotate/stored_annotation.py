@@ -214,7 +214,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Make activities guests in the batches of their launches or ops."""
+        """Add activities to the batches of their launches or ops."""
         own, target = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != target
         self.leavers.add(own[moves], rows[moves])
@@ -252,7 +252,7 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """A batch with guests: earlier events that still run, and linked activities."""
+    """A batch with the activities that it launched, and earlier events still running."""
 
     number: int
     events: EventTable
@@ -321,7 +321,7 @@ class _Derived:
         return values
 
     def files(self, forward: Partitions) -> Iterator[Path]:
-        """Yield one file per batch with all derived columns."""
+        """Yield a file for each batch, with the columns that lstmprof computed."""
         for number, (batch, path) in enumerate(zip(self._events.batches, self._own, strict=True)):
             own = read_columns(path)
             values = {name: own.column(name).to_numpy().astype(np.int64) for name in _DERIVED}
