@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Array of integers, in the narrowest type that holds the integers.
+#: Array of integers in the narrowest type that can hold all of these integers.
 Codes = NDArray[Any]
 
 

@@ -28,7 +28,7 @@ MOST_TIMING_NS = 60_000_000_000
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
 #: Largest number of steps in a discarded session, which only fills the profiler's buffers.
 MOST_THROWN_AWAY = 3
-#: Steps in a discarded session if all ranks must discard the same number. Chosen by hand.
+#: Steps that every rank of a distributed job discards in its first session. Chosen by hand.
 ALIKE_THROWN_AWAY = 10
 
 #: Largest slowdown of a profiled step, 5 %, for which lstmprof records input shapes.

@@ -139,7 +139,7 @@ def _by_name(call: Call) -> Dict[str, Any]:
 
 #: Prefix of a reason for recompiling: ``0/3: `` if a guard of version 3 failed.
 _VERSION = re.compile(r"(?:!\d+/)?\d+/(?P<version>\d+)(?:_\d+)?: ")
-#: Comment after a guard: the line of Python that needs the guard.
+#: Pattern of the comment after a guard, which shows the line of Python that needs the guard.
 _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
 #: Scope in a guard: older PyTorch writes ``L['x']`` for a local, ``G['x']`` for a global name.
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")

@@ -26,7 +26,7 @@ from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
 
-#: Lock that a measurement holds, because a process has only one profiler.
+#: Lock that a session holds while measuring, because a process has only one profiler.
 _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"

@@ -42,7 +42,7 @@ from lstmprof.events.table import NONE, EventTable
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
-#: Categories that become ``optimizer`` during the optimizer's phase.
+#: Categories whose work counts as ``optimizer`` during the optimizer's phase.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
 #: Categories that a kernel's name decides, even if the ``op_name`` ends in a layout op.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")

@@ -46,7 +46,7 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
     """Return all settings for run.json; call it in the thread that runs the steps."""
     import gc
 
-    # in Python 3.12 and later, up to six tools can monitor the interpreter
+    # find the tools, six at most, that monitor the interpreter (Python 3.12 and later)
     monitoring: Any = getattr(sys, "monitoring", None)
     tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
     mapped = host.text_of("/proc/self/maps")
