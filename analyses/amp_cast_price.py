@@ -27,9 +27,9 @@ COMMAND = (
 )
 TORCH, TORCH_AMP = ("torch-nn-lstm", "fp32"), ("torch-nn-lstm", "amp-bf16")
 KERAS, KERAS_AMP = ("keras-lstm", "fp32"), ("keras-lstm", "amp-bf16")
-#: TensorFlow's time in AMP over fp32: the middle of the study's 10 to 15 % faster.
+#: Study's ratio of TensorFlow's AMP time to fp32 time: the middle of 10 to 15 % faster.
 GAIN = 0.875
-#: Claims about the number of casts. These are exact; claims about times are only likely.
+#: Names of claims that count casts exactly; claims about times are only likely.
 COUNTED = ("claim (f), casts",)
 SAME = ["implementation", "workload", "mode", "version", "device"]
 

@@ -33,7 +33,7 @@ COMMAND = (
     "--workload 1x320-ce-short --time-steps 20    # and 1x320-ce-long; 10 steps of 4x320-…"
 )
 BASE = "torch-nn-lstm"
-#: Network → slowest LSTM's step divided by the fastest's, from the study's figures (whole ms).
+#: Network → slowest LSTM's step time divided by the fastest LSTM's (the study's whole ms).
 SPREAD = {
     "1x320-ce-short": 5.1,
     "1x320-ce-long": 7.2,

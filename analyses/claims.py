@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from analyses.published import STUDIES, Study, rows as published
 
-#: Two numbers agree up to this ratio. Chosen by hand.
+#: Largest ratio of two numbers that agree. Chosen by hand.
 ALIKE = 1.25
 
 

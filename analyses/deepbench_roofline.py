@@ -27,9 +27,9 @@ from lstmprof.runs.metadata import condition
 COMMAND = "lstmprof capture --impl torch-nn-lstm --workload 'deepbench-lstm-*'"
 IMPLEMENTATION = "torch-nn-lstm"
 GATES = {"lstm": 4, "gru": 3}
-#: Largest step that we capture: larger ones take half a minute or more on a CPU core.
+#: Most operations of a captured step: larger steps take half a minute or more on a CPU core.
 MOST_OPERATIONS = 2e12
-#: The size that grows → the sizes that stay equal
+#: Size that grows → sizes that stay equal.
 GROWING = {"batch": ["cell", "hidden", "time_steps"], "time_steps": ["cell", "hidden", "batch"]}
 
 
@@ -54,7 +54,7 @@ def _fastest_products(runs: Sequence[lp.Run]) -> dict[str, float]:
     for run in runs:
         rate = run.info.peaks.gemm_flops_per_s if run.info.peaks else None
         if rate:
-            # the highest of all runs, as some were captured while the device was slow
+            # keep the highest rate of all runs, as the device was slow in some runs
             fastest[_conditions(run)] = max(rate, fastest.get(_conditions(run), 0.0))
     return {run.name: fastest[_conditions(run)] for run in runs if _conditions(run) in fastest}
 
@@ -78,7 +78,7 @@ def recurrence(line: pd.Series) -> int:
 
 def operations(line: pd.Series) -> int:
     """Count the operations of all matmuls in a training step."""
-    # 3: the backward pass has twice as many; 2: the inputs are as wide as the state
+    # factor 3: the backward pass has twice as many; factor 2: inputs are as wide as the state
     return 3 * 2 * recurrence(line)
 
 

@@ -26,9 +26,9 @@ from lstmprof.workloads.studies import named as network_named
 
 COMMAND = "lstmprof capture --impl torch-nn-lstm --impl keras-lstm --workload imdb-gru"
 NETWORK, BASE = "imdb-gru", "torch-nn-lstm"
-#: Number of epochs (in the study's params_lstm.py), and of training reviews (in its README).
+#: Study's number of epochs (in params_lstm.py), and of training reviews (in the README).
 EPOCHS, REVIEWS = 3, 25_000
-#: The study's notebooks
+#: Framework → the study's notebook.
 NOTEBOOKS = {
     "CNTK": "CNTK_RNN.ipynb",
     "Keras (CNTK)": "Keras_CNTK_RNN.ipynb",

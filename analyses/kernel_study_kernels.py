@@ -30,7 +30,7 @@ SIZES = (
 KERAS, TORCH = ("keras-lstm", "fp32"), ("torch-nn-lstm", "fp32")
 #: Least ratio for "far slower" and "many more". Chosen by hand: the study gives no limit.
 FAR = 2.0
-#: Keras's layer in each mode of the study
+#: Mode of the study → what Keras's layer does in this mode.
 _MODES = {
     "TF mode 0": "its defaults",
     "TF mode 1": "many small matmuls",
@@ -55,7 +55,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     own = steps.table(runs)
     own = own[own["mode"] == "forward"]
     on_gpu = own[own.device != "cpu"]
-    # without runs on a GPU, runs and sweeps on a CPU are compared
+    # compare runs and sweeps on a CPU if there are no runs on a GPU
     forward = on_gpu if len(on_gpu) else pd.concat([own, sweep.rows().assign(device="cpu")])
     rows = []
     for line in published("kernel_study").to_dict("records"):

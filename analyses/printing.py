@@ -53,7 +53,7 @@ def _folders_of_runs(folder: Path) -> list[Path]:
     return [place for place in inner if not place.name.startswith(".") and run_folders_in(place)]
 
 
-#: Free pixels at the left of a chart, for browsers with wider fonts than ours.
+#: Free pixels at the left of a chart, for browsers with wider fonts.
 _LEFT = 40
 
 

@@ -26,9 +26,9 @@ COMMAND = (
     "--impl torch-nn-lstm --workload ptb-large --hidden 200 --features 200 --time-steps 20"
 )
 SMALL, LARGE = 200, 1500
-#: Hours per epoch by number of units, from README and main.lua
+#: Number of units → the study's hours per epoch, from README and main.lua.
 EPOCH_HOURS = {SMALL: 1 / 13, LARGE: 24 / 55}
-#: From main.lua, for both models.
+#: Number of layers, and words of the vocabulary, in both models, from main.lua.
 LAYERS, VOCABULARY = 2, 10_000
 IMPLEMENTATION = "torch-nn-lstm"
 

@@ -12,7 +12,7 @@ import lstmprof as lp
 from analyses.claims import Measured
 from lstmprof.base.numbers import percent
 
-#: Categories of matmuls, and of ops that compute a whole layer
+#: Categories of matmuls, and of ops that compute a whole layer.
 PRODUCTS = ("gemm", "rnn")
 #: Host time of a kernel launch in µs: the median cudaLaunchKernel of a loop on an H200
 #: (tests/h200/loop).
@@ -66,14 +66,14 @@ def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.Data
     shortened = rf"{re.escape(network)}(?:-t\d+)?(?:-y\d+)?(?:-data)?"
     named = rows.workload.astype(str).str.fullmatch(shortened)
     usual = rows[named & (rows["precision"] == "fp32") & (rows["mode"] == mode)]
-    # only runs with the most time steps count
+    # keep only runs with the most time steps
     longest = usual[usual.time_steps == usual.time_steps.max()]
     return newest(longest)
 
 
 def newest(rows: pd.DataFrame) -> pd.DataFrame:
     """Keep the newest run of each implementation."""
-    # of equal versions, the run that took turns with most other runs
+    # sort by version, and equal versions by how many other runs took turns with the run
     keys = rows.version.map(version_key), rows.turns.map(len)
     order = rows.assign(_key=[*zip(*keys, strict=True)]).sort_values("_key", kind="stable")
     return order.groupby("implementation", sort=False).tail(1).drop(columns="_key")

@@ -81,7 +81,7 @@ KERNELS = Study(
 )
 STUDIES = (ASR, GLAMPLE, DEEPBENCH, IMDB, PTB, PTB_TEMPLATE, KERNELS)
 
-#: The ASR study's programs, by network and implementation
+#: Network → folder, and implementation → program, in the ASR study.
 _ASR_FOLDERS = {
     "1x320-ce-short": "1x320-LSTM",
     "1x320-ce-long": "1x320-LSTM",

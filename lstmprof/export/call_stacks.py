@@ -90,7 +90,7 @@ def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: 
     spent = (intervals.end_ns - intervals.start_ns).tolist()
     for place, label, ns in zip(around.tolist(), intervals.label.tolist(), spent, strict=True):
         state, part = intervals.labels[label]
-        # show a device's idle time below the host's stack for which the device waits
+        # put a device's idle time below the host's stack for which the device waits
         if place == ROOT or (device is not None and state != "busy"):
             place = tree.beneath(place, part if state == "busy" else f"{state}: {part}")
         total[place] = total.get(place, 0) + ns
@@ -173,7 +173,7 @@ def _device_stacks(events: EventTable, rows: Ints, host: Tree, node: Ints) -> St
     return Stacks(tree, activities, nodes, events.dur_ns[activities])
 
 
-#: Stacks are cut after this many frames, because the file grows with the square of the depth.
+#: Most frames of a stack (the file grows with the depth's square), and name for deeper frames.
 _MOST_FRAMES, _DEEPER = 256, "(deeper calls)"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 

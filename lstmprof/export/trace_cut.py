@@ -146,7 +146,7 @@ def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
 
 
 PIECE_BYTES = 2**22
-#: Files with a larger event, or with more text around the events (bytes), are refused.
+#: Most bytes of an event, or of text around the events; larger files are refused.
 _MOST_AROUND = 2**26
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[\s*+')
 _CLOSING = re.compile(rb"\}\s*+\]")
@@ -204,7 +204,7 @@ def write(
 ) -> Written:
     """Write the kept events of the Kineto trace ``source`` to ``path``."""
     origin_ns = _origin_ns(source)
-    # ``values_ns`` are the times of earlier counter values (``last_before``)
+    # ``values_ns`` has the times of earlier counter values (``last_before``)
     chosen = _Chosen(events, cut, origin_ns, values_ns)
     count = total = 0
     try:

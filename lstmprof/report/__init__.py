@@ -22,7 +22,7 @@ from lstmprof.report.model import Group, Report
 from lstmprof.report.runs import RunReport, groups, missing, run_reports
 from lstmprof.report.timeline import timelines
 
-#: Tables of the breakdown that are computed while the events of a run are in memory.
+#: Tables of the breakdown to compute while the events of a run are in memory.
 TABLES = ("ledger", "kernels", "launch_gaps", "casts", "layers")
 
 
@@ -80,7 +80,7 @@ def report_of(
     return replace(report, missing=tuple(missing(report, runs, empty)))
 
 
-#: Titles with more runs name only the fastest and the slowest run.
+#: Most runs that a title names; otherwise, it names the fastest and the slowest run.
 _MOST_NAMED = 4
 
 
@@ -89,7 +89,7 @@ def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
     names = list(dict.fromkeys(run.facts.label for run in runs))
     if len(names) == len(runs) <= _MOST_NAMED:
         return _with_workload(listed(names), ": ", runs)
-    # many runs: name the fastest and the slowest run of the largest group
+    # for many runs, name the fastest and the slowest run of the largest group
     largest = [run for run in runs if run.facts.group == comparable[0].number]
     if len(largest) < 2:
         return _with_workload(f"{len(runs)} runs", ": ", runs)

@@ -16,9 +16,9 @@ from lstmprof.events.counters import ALLOCATED, BYTES, RESERVED, SINCE_BEGIN, Se
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.report.model import Lane
 
-#: Number of counters that are drawn per step, memory first.
+#: Most counters that are drawn per step; memory comes first.
 MOST_LANES = 8
-#: Most values to draw per step; beyond, only the extremes of ``PARTS`` equal parts.
+#: Most values to draw per step; for more values, only the extremes of ``PARTS`` equal parts.
 MOST_VALUES, PARTS = 4_000, 500
 _FIRST = (ALLOCATED, RESERVED, SINCE_BEGIN)
 _LABEL = 120

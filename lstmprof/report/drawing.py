@@ -19,14 +19,15 @@ Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 ACCENT = WHOLE.colour
 #: Colour of the edges of cells in heat maps.
 EDGE = "#868e9c"
-#: From ``MOST_PERCENT`` below to above the median. Contrast 3:1, safe for red-green blindness.
+#: Colours from ``MOST_PERCENT`` below to above the median. Contrast 3:1, safe for red-green
+#: blindness.
 OFF_COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 MOST_PERCENT = 20
 #: Colours of lateness, from on time to late.
 LATE_COLOURS = OFF_COLOURS[2:]
 #: Height of a row of bars in pixels.
 ROW = 26
-#: A long label is shortened to this many characters at each end.
+#: Number of characters at each end that remain of a long label.
 _END = 18
 
 

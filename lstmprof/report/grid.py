@@ -23,7 +23,7 @@ def _version(info: RunInfo) -> str | None:
     return f"{name} {version}" if version else None
 
 
-#: Conditions for rows and columns, read from run.json.
+#: Condition for rows and columns → how to read the condition from run.json.
 FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
     "implementation": lambda info: info.implementation,
     "label": lambda info: info.label or None,

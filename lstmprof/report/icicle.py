@@ -31,14 +31,13 @@ from lstmprof.report.palette import PARTS
 from lstmprof.report.runs import RunReport
 from lstmprof.report.timeline import part_codes
 
-#: Callees with a smaller share of the picture's time are joined into one box, such as "5 smaller
-#: callees".
+#: Least share of a callee with its own box; smaller callees share a box ("5 smaller callees").
 LEAST_SHARE = 0.01
-#: Largest number of nested boxes in a picture. Runs with more events get no picture.
+#: Most nested boxes of a picture, and most events of a run with a picture.
 MOST_DEPTH, MOST_EVENTS = 64, 3_000_000
-#: A page shows at most this many pictures of call stacks, and for at most so many pairs of runs.
+#: Most pictures of call stacks on a page, and most pairs of runs with pictures.
 MOST_ICICLES, MOST_PAIRS = 40, 12
-#: Stands for "no part of the breakdown" in the column ``part`` of boxes.
+#: Code for "no part of the breakdown" in the column ``part`` of boxes.
 _NO_PART = -1
 _NAME = 160
 

@@ -13,7 +13,7 @@ from typing import Any
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.step_profile import StepProfile
 
-#: Smaller parts of a step or run are not drawn or listed one by one.
+#: Least share of a step or run with which a part is drawn or listed one by one.
 LEAST_SHARE = 0.01
 
 #: Column → value.
@@ -96,7 +96,7 @@ class Timeline:
     left_out: int  # events that are not drawn
     rank: int | None = None
     which: str = ""  # why this step is shown
-    # shown after a click: name → (distinct texts, index of each event's text)
+    # details after a click: name → (distinct texts, index of each event's text)
     facts: Mapping[str, tuple[tuple[str, ...], list[int]]] = field(default_factory=dict)
     lanes: tuple[Lane, ...] = ()  # counters
 
@@ -129,7 +129,7 @@ class Report:
     pairs: Sequence[Pair] = ()
     timelines: Sequence[Timeline] = ()
     icicles: Sequence[Icicle] = ()
-    # the function of the same name in ``rows`` describes the rows of a chart
+    # rows of each chart; the function of the same name in ``rows`` describes them
     times: Rows = ()
     ledger: Rows = ()
     launch_gaps: Rows = ()

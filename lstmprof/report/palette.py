@@ -178,9 +178,9 @@ OTHERWISE = Family(
         ),
     ),
 )
-#: The families in the order in which bars stack them: busy before idle.
+#: Families of parts in the order in which bars stack them: busy before idle.
 FAMILIES = (RECURRENT, PRODUCTS, ELEMENTS, MOVING, COLLECTIVES, OTHERS, BY_HOST, OTHERWISE)
-#: A whole step, or all small parts of it together; its colour is grey.
+#: Part for a whole step, or for all small parts of a step together, in grey.
 WHOLE = Part("step", "#7a8494", "#6b7585", "the whole step")
 PARTS = {part.name: part for family in FAMILIES for part in family.parts} | {WHOLE.name: WHOLE}
 _FAMILY_OF = {part.name: family for family in FAMILIES for part in family.parts}
@@ -237,7 +237,7 @@ def families_of(names: Iterable[str]) -> list[Family]:
     """Return the families of these parts of the breakdown, with only these parts."""
     wanted = set(names)
     some = [
-        # some charts draw a whole family as one part, under the family's name
+        # include the family as one part, because some charts draw it under the family's name
         (family, tuple(p for p in (HUES[family.name], *family.parts) if p.name in wanted))
         for family in FAMILIES
     ]

@@ -29,16 +29,15 @@ from lstmprof.events.annotate.calls import is_copy
 from lstmprof.report.model import LEAST_SHARE, Group, Pair, Row
 from lstmprof.report.runs import RunReport
 
-#: The page shows this many rows per run in these tables; JSON and CSV have all rows.
+#: Most rows per run in these tables of the page; JSON and CSV have all rows.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
-#: Runs with more events get no critical path, because computing it takes seconds.
+#: Most events of a run with a critical path, because computing the path takes seconds.
 MOST_ON_PATH = 100_000
 #: Conditions that the rows of the chart of sizes show if the runs differ in them.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
-#: The chart of stability has about so many cells for all runs together, and at least so many per
-#: run.
+#: About this many cells in the chart of stability, and at least this many per run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
-#: In groups with more pairs of runs, only pairs with the baseline are shown.
+#: Most pairs of runs of a group that are all shown; with more, only pairs with the baseline.
 MOST_PAIRS = 800
 
 
@@ -216,7 +215,7 @@ def stability(runs: Sequence[RunReport]) -> list[Row]:
             for cell in (left[first : first + size] for first in range(0, len(left), size)):
                 wall = statistics.median(row["wall_ns"] for row in cell)
                 columns = {"iteration": cell[0]["iteration"], "iterations": len(cell)}
-                # such as ``round 2, after its profile``
+                # ``place`` is a text such as ``round 2, after its profile``
                 columns |= {"place": part, "wall_ns": wall, "off_share": wall / usual - 1}
                 rows.append(run.row(columns))
     return rows
@@ -250,7 +249,7 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
     return ordered
 
 
-#: At most this many devices or ranks are drawn, and at most so many columns in a heat map.
+#: Most devices or ranks that are drawn, and most columns in a heat map.
 MOST_LANES, MOST_COLUMNS = 64, 160
 
 
@@ -347,7 +346,7 @@ def rank_work(runs: Iterable[RunReport]) -> list[Row]:
             for lane, ns in means.items():
                 columns = {"lane": lane, "step": members[0], "steps": len(members), "work_ns": ns}
                 if mean_ns:
-                    # deviation from the mean of all ranks
+                    # ``off_share`` is the deviation from the mean of all ranks
                     rows.append(run.row({**columns, "off_share": ns / mean_ns - 1}))
     return rows
 

@@ -25,23 +25,23 @@ from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of
 from lstmprof.report.runs import RunReport
 
-#: Most events to draw, per step and in all; more would make the page too large (MB).
+#: Most events to draw, per step and in all, because more would make the page too large (MB).
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
-#: At most this many host threads, and levels of nested calls, are drawn.
+#: Most host threads, and most levels of nested calls, that are drawn.
 MOST_THREADS, MOST_DEPTH = 12, 64
-#: Number of ranks of a run that have a timeline.
+#: Most ranks of a run that have a timeline.
 MOST_RANKS = 8
 #: Columns of the events table that the page shows after a click on an event.
 FACTS = (
     *("op_name", "phase", "shapes", "dtypes", "bytes", "correlation_id", "external_id"),
     *("graph_node_id", "sequence_number", "launch_config"),
 )
-#: The page shows the column ``launch_config`` in other words, as ``launched_with``.
+#: Column ``launch_config``, and the name of this column on the page.
 _LAUNCH, _LAUNCHED = "launch_config", "launched_with"
 _NAME, _FACT = 160, 400
-#: Larger thread ids are hashes that a profiler made; the page numbers these threads instead.
+#: Highest thread id that is shown; larger ids are hashes, which the page replaces by numbers.
 _MOST_TID = 2**32
-#: Matches the number at the end of TensorFlow's names of threads.
+#: Pattern of the number at the end of TensorFlow's thread names.
 _NUMBERED = re.compile(r"/-?\d+$")
 _NEITHER = -1
 _COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
@@ -50,7 +50,7 @@ _COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
 def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
     """Draw steps of all runs, as far as they fit on the page."""
     drawing = _Page()
-    # per run: the median step, the longest and shortest, then other ranks
+    # choose steps per run: the median, the longest and shortest, then steps of other ranks
     wanted = [_wanted(report) for report in reports]
     drawing.awaited = sum(steps[0].least for steps in wanted)
     for report, steps in zip(reports, wanted, strict=True):

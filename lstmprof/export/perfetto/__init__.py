@@ -42,9 +42,9 @@ from lstmprof.export.perfetto.run_slices import Arrows, Phases, RunSlices, activ
 from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.runs.run import Run
 
-#: No critical paths for runs with more events: they take seconds and memory. Chosen by hand.
+#: Most events of a run with critical paths, which take seconds and memory. Chosen by hand.
 _MOST_ON_PATH = 300_000
-#: (start, end) in ns; the end is not included.
+#: Times to export: (start, end) in ns; the end is not included.
 Span = tuple[int, int]
 
 
@@ -265,7 +265,7 @@ def _add_recorded(
     def add(series: Series, at_ns: Sequence[int], values: Sequence[float]) -> None:
         if series not in track_of:
             track_of[series] = tracks.recorded(series)
-            # begin with the last value before the span
+            # begin the counter with its last value before the span
             if span is not None and series in before:
                 packets.count(track_of[series], span[0] - origin_ns, before[series])
         for instant, value in zip(at_ns, values, strict=True):

@@ -25,7 +25,7 @@ READS = (
     *("op_id", "category", *writers.NUMBERS, *writers.TEXTS),
 )
 _OP = "op"
-#: Kind of event → word in the name of its track, such as ``stream 7: waits``.
+#: Kind of event → word in the name of the event's track, such as ``stream 7: waits``.
 _OTHER_KINDS = {"range": "ranges", "device_sync": "waits"}
 
 
@@ -180,8 +180,7 @@ def _phase(
     return None if rank == UNKNOWN else rank, step, PHASES[place], start_ns, end_ns
 
 
-#: The busy share is averaged over this many parts of the run; a part has at least
-#: ``LEAST_PART_NS``.
+#: Number of parts of a run over which the busy share is averaged, and least ns of a part.
 PARTS, LEAST_PART_NS = 1000, 10_000
 
 
@@ -247,7 +246,7 @@ def _queue(rows: DeviceRows) -> tuple[Ints, Ints]:
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
 
 
-#: Faster copies (bytes per ns) have a damaged size or time: 1 PB/s is faster than any memory.
+#: Highest plausible bytes per ns of a copy: 1 PB/s is faster than any memory.
 _MOST_BYTES_PER_NS = 1e6
 
 
@@ -258,7 +257,7 @@ def _bandwidth(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
         np.float64
     )
     start, end = rows.start_ns[plausible], rows.end_ns[plausible]
-    # in whole bytes per second, so that the sum is exactly 0 after the last copy
+    # round to whole bytes per second, so that the sum is exactly 0 after the last copy
     rate = np.rint(rows.copied_bytes[plausible] / (end - start) * 1e9).astype(np.int64)
     at_ns, values = _summed(start, end, rate)
     return at_ns, values / 1e9

@@ -74,7 +74,7 @@ class _Interned:
     """Replaces repeated texts by numbers."""
 
     def __init__(self, field: int, fresh: list[bytes]) -> None:
-        # ``fresh`` are the definitions for the next packet
+        # ``fresh`` collects the definitions for the next packet
         self._field, self._fresh = field, fresh
         self._numbers: dict[str, int] = {}
 
@@ -207,11 +207,11 @@ _END_HEAD = number(9, _END) + _tag(11, _VARINT)
 _FLOW, _FLOW_END = _tag(47, _FIXED64), _tag(48, _FIXED64)
 
 
-#: Process and thread ids above this are replaced by new numbers, which start here.
+#: First new id of a process or thread, which replaces any id that is as large or larger.
 _FIRST_FREE_ID = 2**30
-#: Order of the tracks of a process; device n comes at ``_DEVICES * (n + 1)``.
+#: Sorting numbers of a process's tracks; device n has the number ``_DEVICES * (n + 1)``.
 _STEPS, _PHASES, _LEDGER, _CRITICAL_PATH, _DEVICES = 0, 1, 2, 3, 16
-#: Devices with larger numbers are not sorted.
+#: Highest device number that is sorted.
 _MOST_DEVICES = 10_000
 
 

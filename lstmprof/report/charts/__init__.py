@@ -15,7 +15,7 @@ from lstmprof.base.errors import RunError
 from lstmprof.base.scratch import check_file, write_file
 from lstmprof.report.model import Figure, Report, Spec
 
-#: Modules of charts, in the order in which the page shows them.
+#: Names of chart modules, in the order in which the page shows the charts.
 CHARTS = (
     "times",
     "ledger",
@@ -30,12 +30,10 @@ CHARTS = (
     "roofline",
     "stability",
 )
-#: Width of a chart that is written to a file of its own, and pixels of a PNG per pixel of the
-#: chart.
+#: Width of a chart in a separate file, and pixels of a PNG per pixel of the chart.
 WIDTH, SCALE = 860, 2
 _CONFIG = {"view": {"stroke": None}, "axis": {"grid": False}, "background": "white"}
-#: Properties that Vega-Lite allows only in a whole specification, not in one of several charts in
-#: it.
+#: Properties that Vega-Lite allows only at the top of a specification with several charts.
 _OF_WHOLE = ("$schema", "config", "padding", "autosize", "background", "usermeta", "datasets")
 
 
@@ -73,14 +71,14 @@ def alone(figure: Figure) -> Spec:
 def stacked(figures: Sequence[Figure]) -> Spec:
     """Return one Vega-Lite specification with the figures below each other."""
     specs = [alone(figure) for figure in figures]
-    # Vega-Lite allows padding, configuration and parameters only at the top
+    # keep padding, configuration and parameters at the top, where Vega-Lite requires them
     whole = {key: specs[0][key] for key in _OF_WHOLE if key in specs[0]}
     parameters = {p["name"]: p for spec in specs for p in spec.get("params", ())}
     if parameters:
         whole["params"] = list(parameters.values())
     parts = [{k: v for k, v in s.items() if k not in (*_OF_WHOLE, "params")} for s in specs]
     for part in parts:
-        # Vega-Lite forbids two data sets of the same name
+        # remove the name of the data: Vega-Lite forbids two data sets of the same name
         part["data"] = {key: value for key, value in part["data"].items() if key != "name"}
     return {**whole, "vconcat": parts}
 

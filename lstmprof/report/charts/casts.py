@@ -86,7 +86,7 @@ def _piece(rows: Rows, cast: str, within: str) -> Row:
 def chart(rows: Rows) -> drawing.Drawn:
     """Draw one bar per run, with one segment per cast."""
     label_of = {row["run"]: row["label"] for row in rows}
-    # runs of different groups may have the same label
+    # make labels unique, because runs of different groups may have the same label
     label_of = dict(zip(label_of, labels(list(label_of), list(label_of.values())), strict=True))
     order = [label_of[run] for run in _shares(rows)]
     values = [

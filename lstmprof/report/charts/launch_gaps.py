@@ -20,7 +20,7 @@ from lstmprof.report.palette import PARTS, order_of, part_of
 TITLE = "Kernels and launch gaps"
 COLUMNS = ("name", "category", "count", "dur_p50_ns", "gap_p50_ns")
 ABOVE, BELOW = "gap longer than kernel", "kernel hides the next launch"
-#: Height in pixels, and points of the line, which is curved because the axes' scales differ.
+#: Height of the chart in pixels, and number of points of its curved line.
 HEIGHT, _LINE_POINTS = 360, 24
 
 

@@ -15,11 +15,11 @@ from lstmprof.report.palette import PARTS, WHOLE, order_of, part_of
 
 TITLE = "Where the time goes"
 COLUMNS = ("run", "label", "lane", "state", "part", "total_ns", "steps")
-#: Width in pixels of a letter in a bar, and of the free space around a text.
+#: Width of a letter in a bar, and of the free space around a text, in pixels.
 _LETTER, _PADDING = 6.3, 8
 #: Assumed width of the longest bar in a separate file, in pixels.
 _PIXELS = 640
-#: Bars that are lighter than this (luminance) get black text, darker bars white text (WCAG 2.2).
+#: Least luminance of bars with black text; darker bars have white text (WCAG 2.2).
 _BLACK_FROM = 0.179
 
 
@@ -115,7 +115,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             alt.Tooltip("steps:Q", title="profiled steps"),
         ],
     )
-    # in ``charts.stacked``, Vega renames the scales; there, the width is computed from the data
+    # compute widths from the data, because Vega renames the scales in ``charts.stacked``
     longest = max(lengths.values(), default=0.0) or 1.0
     wide = f"({_PIXELS} * (datum.end - datum.start) / {longest})"
     wide = f"((scale('x', datum.end) - scale('x', datum.start)) || {wide})"

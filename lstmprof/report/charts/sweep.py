@@ -9,7 +9,7 @@ from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "Sizes"
 COLUMNS = (*("run", "implementation", "conditions", "hidden", "batch", "time_steps", "step_ns"),)
-#: Cells darker than this position on the scale of greys (0 to 1) get white text (WCAG 2.2).
+#: Position on the scale of greys (0 to 1) below which cells have white text (WCAG 2.2).
 _BLACK_UNTIL = 0.64
 
 

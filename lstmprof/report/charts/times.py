@@ -14,7 +14,7 @@ from lstmprof.report.model import Figure, Report, Rows
 TITLE = "Time per step"
 COLUMNS = ("run", "label", "step_ns", "low_ns", "high_ns", "times", "iterations")
 
-#: Free space to the right of the longest label in pixels.
+#: Free space to the right of the longest label, in pixels.
 _MARGIN = 20
 
 

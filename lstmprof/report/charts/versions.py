@@ -11,7 +11,7 @@ from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "Framework versions"
-#: One shape of points per implementation, because colours stand for parts of a step.
+#: Shapes of points, one per implementation, because colours stand for parts of a step.
 SHAPES = (
     *("circle", "square", "triangle-up", "diamond"),
     *("cross", "triangle-down", "triangle-right", "triangle-left"),

@@ -36,7 +36,7 @@ from lstmprof.runs.directory import cache_folder
 if TYPE_CHECKING:
     from jinja2 import Template
 
-#: Sections of the page in order, as (id, heading). The key of a figure begins with a section's id.
+#: Sections of the page in order, as (id, heading); a figure's key begins with the section's id.
 SECTIONS = (
     ("ledger", "Where the time goes"),
     ("waterfall", "Difference between two runs"),
@@ -69,7 +69,7 @@ _RESERVED = {
 }
 _TABLES = ("layers", "critical_path", "ranks", "kernels")
 KERNELS = ("run", "rank", "device", "name", "category", "count", "total_ns", "p50_ns", "share")
-#: With more verdicts than this, only the first block of cards is unfolded.
+#: Most verdicts on a fully unfolded page; with more, only the first block of cards is unfolded.
 MOST_VERDICTS = 8
 _HERE = Path(__file__).parent
 
@@ -146,7 +146,7 @@ def refuse(path: Path, *, force: bool) -> None:
 
 def vega() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as JavaScript, escaped for a ``<script>``."""
-    # cached, because vl-convert takes seconds to bundle the scripts
+    # cache the scripts, because vl-convert takes seconds to bundle them
     bundle_file = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}.js"
     try:
         bundle = bundle_file.read_bytes().decode()
@@ -180,7 +180,7 @@ def _when(report: Report) -> str:
     return " · ".join(text for text in (", ".join(devices), " … ".join(ends)) if text)
 
 
-#: What a kind of time includes in addition to the work that ``causes.KINDS`` describes.
+#: Kind of time → work that the kind includes in addition to its text in ``causes.KINDS``.
 _INCLUDED = {
     causes.GEMM: "also convolutions, attention and recurrent layer ops",
     causes.MEMORY: "also the loss, the optimizer and random numbers",

@@ -19,7 +19,7 @@ from lstmprof.diagnose.verdict.verdict_text import (
 from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
 
-#: Cards of a block after this many show only their first line.
+#: Most unfolded cards of a block; further cards show only their first line.
 MOST_OPEN = 4
 
 
