@@ -143,7 +143,7 @@ class Database:
                 yield [row[0] for row in rows]
 
     def _chunks(self, source: str, exact: str, value: int | str) -> Iterator[list[Any]]:
-        # Name the parameter: numbered ones (?1) cause a DeprecationWarning in Python 3.12.0 to 3.12.3.
+        # Name the parameter: Python 3.12.0 to 3.12.3 warns about numbered ones (?1).
         query = f"SELECT {exact} FROM {source}"
         cursor = self.connection.execute(query, {"value": value})
         room = self.most_rows
