@@ -116,7 +116,7 @@ def _mean_ratio(both: pd.DataFrame) -> Measured:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: the mean ratio of each comparison, and the study's sentences."""
+    """Return the study's claims: a mean ratio per comparison, and quoted sentences."""
     ratios = [
         Claim(
             KERNELS,

@@ -25,7 +25,7 @@ COLUMNS = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per timed run, with its undisturbed step."""
+    """Return one row per timed run, with its step time without a profiler."""
     captured = (_row(run) for run in runs if run.info.source == "capture")
     return pd.DataFrame([row for row in captured if row], columns=[*COLUMNS])
 

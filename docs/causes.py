@@ -49,8 +49,6 @@ The entries use these terms:
   of the GPU's idle time.
 - A layer runs **in one op** if one call computes all time steps. A layer runs **one cell at a
   time** if each time step calls ops.
-- A **handwritten cell** is an LSTM cell made of matmuls and elementwise ops.
-- A **library op** is an op of cuDNN, MIOpen or oneDNN that computes a whole layer.
 - **Dispatch** is the time that the framework needs to call ops.
 - **Half precision** is float16 or bfloat16.
 

@@ -39,7 +39,11 @@ VERDICTS = (
     Column.real("step_ns", "clean step of the run"),
     Column.integer("baseline_ns", "clean step of the baseline", _SINGLE),
     Column.real("ratio", "step_ns divided by baseline_ns", _SINGLE),
-    Column.text("bottleneck", "kind of time that adds most", "no cause is identified"),
+    Column.text(
+        "bottleneck",
+        "kind of time, such as matmul, that adds most to the step",
+        "no cause is identified",
+    ),
     Column.integer(
         "bottleneck_ns", "time that the bottleneck adds to the baseline, or takes in a single run"
     ),

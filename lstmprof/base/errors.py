@@ -24,7 +24,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from typing import Any
 
-#: A message lists at most this many names.
+#: Most names that a message lists.
 MOST_LISTED = 24
 
 
@@ -89,14 +89,14 @@ class UsageError(LstmprofError):
     exit_code = 2
 
 
-#: Protocol of a URL -> the extra of lstmprof (``pip install 'lstmprof[s3]'``) for it.
+#: Protocol of a URL -> lstmprof's extra for the protocol (``pip install 'lstmprof[s3]'``).
 _EXTRAS = {
     **{"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"},
     **{"az": "azure", "abfs": "azure", "abfss": "azure"},
 }
 
 
-#: What to do if a file or folder may not be read.
+#: Advice for a file or folder that may not be read.
 PERMISSIONS = "check its permissions"
 
 
@@ -104,16 +104,16 @@ def is_readable_folder(path: str | os.PathLike[str]) -> bool:
     return os.access(path, os.R_OK | os.X_OK)
 
 
-#: Endings of names of options and variables with secret values.
+#: Pattern of options and variables with secret values: the end of their names.
 _SECRET = re.compile(
     r"(?:token|secret(?:[-_]access)?(?:[-_]key)?|passw(?:or)?d|passphrase|api[-_]?key"
     r"|access[-_]?key(?:[-_]id)?|credentials?)\Z",
     re.IGNORECASE,
 )
 _USER_OF_URL = re.compile(r"://[^/@?#\s]*@")
-#: The query of a URL in a text, without punctuation at the end of a sentence.
+#: Pattern of a URL's query in a text, without punctuation at the end of a sentence.
 _QUERY_OF_URL = re.compile(r"(://[^\s?'\"]{0,2048}\?)[^\s'\")]*[^\s'\"):;,.]")
-#: Tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS, by their beginning.
+#: Pattern of tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS: their beginnings.
 _TOKEN = re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA)[\w-]{8,}")
 
 

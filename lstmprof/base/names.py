@@ -5,7 +5,7 @@ Help and shell completion import this file, which imports nothing.
 
 from __future__ import annotations
 
-#: The tables of a breakdown; ``breakdown.tables`` defines their columns.
+#: Names of a breakdown's tables; ``breakdown.tables`` defines their columns.
 TABLES = (
     "ledger",
     "steps",
@@ -27,31 +27,31 @@ TABLES = (
 )
 #: Levels of detail of a flame graph: nn.Modules, Python frames, or only ranges and ops.
 STACKS = ("modules", "python", "ops")
-#: Lists that ``lstmprof list`` can print.
+#: Names of the lists that ``lstmprof list`` can print.
 LISTED = ("implementations", "workloads", "systems", "eras")
-#: Tables that ``breakdown`` prints by default.
+#: Names of the tables that ``breakdown`` prints by default.
 USUAL_TABLES = ("ledger", "kernels")
-#: What a breakdown shows: the step without disturbances, or the profiled steps.
+#: Kinds of steps that a breakdown can show: without disturbances, or as profiled.
 STEPS = ("clean", "profiled")
-#: Details that ``diagnose`` prints only on request, such as ``--evidence``.
+#: Names of details that ``diagnose`` prints only on request, such as ``--evidence``.
 DETAILS = ("evidence", "waterfall", "roofline", "warnings")
-#: Settings in which compared runs must be equal, unless ``--across`` names the setting.
+#: Names of settings that compared runs must share, unless ``--across`` names the setting.
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
-#: Default of ``--fail-if``: ``compare`` and ``gate`` fail if it is true.
+#: Default condition of ``--fail-if``; if it is true, ``compare`` and ``gate`` fail.
 FAIL_IF = "slower > 3 %"
-#: What ``diagnose --without`` can remove, to predict the step's time without it.
+#: Names of what ``diagnose --without`` can remove, to predict the step's time without it.
 CHANGES = (
     *("launch", "casts", "syncs", "copies", "python", "dispatch"),
     *("backward-copies", "zero-fills", "slice-backward"),
 )
-#: Ways to compute recurrent layers, whose step time can be predicted.
+#: Ways to compute recurrent layers for which ``diagnose`` can predict the step's time.
 FORMS = ("layer", "compiled")
-#: Frameworks with another name in text than in run.json.
+#: Name of a framework in run.json -> name in text, if the names differ.
 FRAMEWORK_NAMES = {
     **{"torch": "PyTorch", "tensorflow": "TensorFlow", "tensorflow1": "TensorFlow 1"},
     **{"jax": "JAX", "pytensor": "PyTensor", "theano": "Theano"},
 }
-#: A part of the breakdown -> its name in text and charts, if different.
+#: Name of a part of the breakdown -> name in text and charts, if the names differ.
 PART_WORDS = {
     "pointwise": "elementwise",
     "rnn": "recurrent layer",

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from lstmprof.base.errors import one_line
 
 UNKNOWN = "–"
-#: Default length of the names that ``shown_name`` returns.
+#: Most characters of names that ``shown_name`` returns by default.
 MOST_SHOWN = 400
-#: What many kernel names have in common: return type, PyTorch's and anonymous namespaces.
+#: Pattern of what many kernel names share: return type, PyTorch's and anonymous namespaces.
 _COMMON = re.compile(
     r"^(?:static )?void |\b(?:at|native|detail|c10|std)::"
     r"|(?:\(anonymous(?: namespace)?\)|<unnamed>)::"
 )
-#: Beginning of a mangled C++ name: ``_ZN2at6native13reduce_kernelILi512E…``.
+#: Pattern of a mangled C++ name's beginning: ``_ZN2at6native13reduce_kernelILi512E…``.
 MANGLED = re.compile(r"_ZN?K?L?(?=\d)")
 _LENGTH = re.compile(r"\d{1,5}")
 
@@ -125,7 +125,7 @@ def bare(name: str) -> str:
 def unmangled(symbol: str, place: int) -> tuple[list[str], int]:
     """Split a mangled C++ name: ``2at6native3mulE`` -> ``at``, ``native``, ``mul``."""
     parts: list[str] = []
-    # Source: the Itanium C++ ABI.
+    # A mangled name has the length before each part. Source: the Itanium C++ ABI.
     while length := _LENGTH.match(symbol, place):
         end = length.end() + int(length.group())
         if end > len(symbol):

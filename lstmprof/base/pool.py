@@ -30,7 +30,7 @@ _Worker = subprocess.Popen[bytes]
 _SERVE = "from lstmprof.base.pool import serve; serve()"
 _MARK = "LSTMPROF_WORKER"
 _LENGTH_BYTES = 8
-#: OpenBLAS's threads would use CPU time while a worker waits.
+#: Environment of workers with one OpenBLAS thread: more threads use CPU time while waiting.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -64,7 +64,7 @@ class Pool(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
         """End the workers: after their current tasks if ``wait``, otherwise at once."""
-        # Threads end first: a thread that begins a task without workers would wait for ever.
+        # End threads first: a thread that begins a task without workers would wait for ever.
         self._threads.shutdown(wait, cancel_futures=cancel_futures or not wait)
         self._is_open = False
         for worker in self._started:
@@ -139,7 +139,7 @@ def _failure(error: Exception) -> bytes:
 
 
 def _read(requests: SimpleQueue[bytes]) -> None:
-    # Unbuffered: at exit Python would abort if this thread held the lock of a buffer.
+    # Do not buffer: at exit Python would abort if this thread held the lock of a buffer.
     pipe = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
     with contextlib.suppress(EOFError):
         while True:

@@ -13,13 +13,13 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-#: Settings of glibc's mallopt(3) in bytes: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD.
+#: Number of a setting of glibc's mallopt(3) (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD) -> bytes.
 _KEPT_BYTES = {-1: 2**26, -3: 2**25}
-#: Setting -> (environment variable by which users and dask set it, glibc's default).
+#: Number of the setting -> (environment variable of users and dask, glibc's default).
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
-#: New containers after which Python collects garbage; the default of 700 costs too much time.
+#: New containers after which Python collects garbage; the default, 700, costs too much time.
 _COLLECT_AFTER = 100_000
-#: Sets the number of OpenBLAS's threads; the default is one per core.
+#: Variable with the number of OpenBLAS's threads; the default is one thread per core.
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
@@ -32,7 +32,7 @@ def be_quick() -> None:
 
 def keep_freed_memory() -> None:
     """Keep the memory of freed arrays for later arrays."""
-    # returning it to the system causes two thirds of a breakdown's page faults
+    # keep freed memory: returning it causes two thirds of a breakdown's page faults
     _set_allocator(_KEPT_BYTES)
 
 
@@ -71,7 +71,7 @@ class _WithoutThreads:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        # no command multiplies matrices, and each idle BLAS thread spins for 25 ms of CPU time
+        # limit the BLAS threads: no command multiplies matrices, and an idle thread spins for 25 ms
         if name != "numpy" or _BLAS_THREADS in os.environ:
             return None
         spec = PathFinder.find_spec(name, path, target)

@@ -25,7 +25,7 @@ from lstmprof.base.errors import LstmprofError, RunError
 
 _PROC = Path("/proc")
 _TEMPORARY = "lstmprof-"
-#: Prefix of a file that gets its final name when it is complete.
+#: Prefix of an unfinished file, which gets its final name when the file is complete.
 _WRITING = ".lstmprof-writes-"
 _MOST_DIGITS = 9
 
@@ -89,7 +89,7 @@ def _start_of(pid: str) -> str | None:
     """Return when a process started, in ticks since the boot."""
     with suppress(OSError):
         stat = (_PROC / pid / "stat").read_text("utf-8", "replace")
-        # starttime in proc_pid_stat(5)
+        # take the field starttime of proc_pid_stat(5)
         return stat.rpartition(")")[2].split()[19]
     return None
 

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 from lstmprof.base.errors import LstmprofError, one_line
 
-#: Characters that could fake output: control, direction, zero-width and tag characters, surrogates.
+#: Pattern of characters that could fake output: control, direction, zero-width, tag, surrogate.
 _CONTROL = (
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -95,7 +95,7 @@ class Stream:
 
 
 def _forget(file: TextIO) -> None:
-    """Discard the file's buffer, because Python would report an error at exit."""
+    """Discard the file's buffer; otherwise Python reports a write error at exit."""
     with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123
         os.dup2(nowhere.fileno(), file.fileno())
 

@@ -1,4 +1,4 @@
-"""The probes of ``lstmprof check --system``: whether this machine can measure on a GPU."""
+"""Probes of ``lstmprof check --system``: whether lstmprof can measure on this machine's GPU."""
 
 from __future__ import annotations
 

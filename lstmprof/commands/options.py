@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _Made = TypeVar("_Made")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: Default folder of capture, ingest and query.
+#: Default folder for the runs of capture, ingest and query.
 TRACES = "traces"
 
 
@@ -135,7 +135,7 @@ class Stages:
             self.at(f"{self._done} of {total} {noun}")
 
 
-#: If more files than this are no profiles, they share one line.
+#: Most lines about files that are no profiles; more files share one line.
 MOST_FOREIGN_LINES = 3
 
 

@@ -72,6 +72,6 @@ def comparable_groups(
 ) -> list[list[StepProfile]]:
     """Group runs that were made under the same conditions."""
     groups = alike(profiles, attrgetter("info"), valid_conditions(across))
-    # a run whose workload is unknown is compared with no other run
+    # compare a run whose workload is unknown with no other run
     single = [] if "workload" in across else [g for g in groups if not g[0].info.workload]
     return [part for g in groups for part in ([[p] for p in g] if g in single else [g])]

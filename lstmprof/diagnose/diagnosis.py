@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 #: Version of the JSON document, whose fields docs/diagnose_document.py describes.
 VERSION = 4
-#: Kinds of time below this share of the step or difference appear only in JSON.
+#: Share of the step or difference below which kinds of time appear only in JSON.
 LEAST_SHARE = 0.01
 #: Number of rare events that the notes name.
 MOST_RARE = 3
@@ -238,7 +238,7 @@ class Diagnosis:
 
     @property
     def kernel_names(self) -> list[str]:
-        """Return the names of the kernels of both runs, so that sentences can shorten them."""
+        """Return the kernel names of both runs, which sentences show in short form."""
         profiles = [profile for profile in (self.fast, self.slow) if profile is not None]
         return [row["name"] for profile in profiles for row in profile.rows("kernels")]
 
@@ -309,7 +309,7 @@ def diagnose_all(
         diagnoses += [
             replace(_with_measured_gains(d, group), roofline=limits[d.slow.name]) for d in pairs
         ]
-        # a run without a comparable run is diagnosed alone
+        # diagnose a run alone if no run is comparable
         for p in () if pairs else group:
             saved = savings(breakdown_of[p.name], p, limits[p.name])
             diagnoses.append(replace(alone(p, saved), roofline=limits[p.name]))
@@ -341,10 +341,10 @@ def with_measured_gain(
         return advice
     other = min(others, key=lambda profile: profile.length_ns)
     gain_ns = slow.length_ns - other.length_ns
-    # the fix does not help here, so do not advise it
+    # do not advise the fix, because it does not help here
     if gain_ns <= 0:
         return None
-    # the gain may be noise
+    # give no measured gain, because the gain may be noise
     if no_difference(other, slow):
         return advice
     return replace(advice, measured_ns=other.length_ns, measured_with=other.label, gain_ns=gain_ns)
@@ -354,7 +354,7 @@ def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
     """Return whether ``other`` already has the fix that ``slow`` needs."""
     if other.implementation is not None or slow.implementation is not None:
         return other.implementation == advice.implementation is not None
-    # profiles of other tools show only whether this one fix was made
+    # profiles of other tools show only one fix: one op per layer
     if other.framework != slow.framework or advice.name != layer_in_one_op.name:
         return False
     for size in ("time_steps", "batch", "inputs", "hidden"):

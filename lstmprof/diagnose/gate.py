@@ -36,11 +36,11 @@ State = Literal["pass", "fail", "inconclusive"]
 VERSION = 2
 #: Exit status of ``lstmprof compare``. In all commands, 1, 2 and 128 + signal mean errors.
 EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}
-#: Worst first.
+#: States of rules, the worst state first.
 _GRAVEST: tuple[State, ...] = ("fail", "inconclusive", "pass")
-#: If a decision needs more rounds than this, lstmprof advises another limit.
+#: Most rounds of a decision; for more rounds, lstmprof advises another limit.
 MOST_ROUNDS = 100
-#: Iterations per round that are advised if the run does not record its own number.
+#: Advised iterations per round if the run does not record its own number.
 _USUAL_ITERATIONS = 10
 _SHAPE = re.compile(r"(?i)\s*(slower|faster|step)\s*>\s*(\d{1,9}(?:\.\d{1,9})?)\s*(\S+)\s*")
 _UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}

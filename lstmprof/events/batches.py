@@ -21,13 +21,13 @@ from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.table import EventTable
 
-#: Events per batch; the fastest of the sizes 2**16 to 2**20.
+#: Events per batch; the fastest number from 2**16 to 2**20.
 BATCH_EVENTS = 2**17
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The events of a batch, and others that they need."""
+    """The events of a batch, the events they link to, and events still running."""
 
     events: EventTable
     rows: Ints  # row numbers in the run
@@ -63,7 +63,7 @@ class Batches:
         return self.about(None)
 
     def about(self, selected: Flags | None) -> Iterator[Batch]:
-        """Yield batches with only the ``selected`` events and those they need."""
+        """Yield batches with only the ``selected`` events, and the events they link to."""
         devices, first_rows = _activities_by_device(self._packed), event_types(self._packed).first
         table = _Tables(self._packed, self._names, self._links)
         count, first = len(self._packed), 0
@@ -104,7 +104,7 @@ class _Tables:
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
     def rows(self, own: Ints, needed: Ints) -> Ints:
-        """Return the rows of a batch: its own, and those that they need."""
+        """Return the rows of a batch, and all rows to which their links lead."""
         self._inside[own] = True
         new = np.unique(needed[~self._inside[needed]])
         self._inside[new] = True
@@ -125,7 +125,7 @@ class _Tables:
         return rows
 
     def table_of(self, rows: Ints) -> EventTable:
-        """Make an events table of some rows, with links within this table."""
+        """Make an events table from some rows, and renumber its links."""
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():
             named = link[rows]

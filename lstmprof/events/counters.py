@@ -29,14 +29,14 @@ from lstmprof.events.spool import Chunks, SortedFiles
 from lstmprof.events.stored import Folder, write_columns
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Counters of memory: given out, reserved, and one allocation (negative: a free).
+#: Names of counters of allocated memory, of reserved memory, and of single allocations (or frees).
 ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
-#: Beginning of a counter's name; the line of code that allocated the memory follows.
+#: Beginning of a counter's name, before the line of code that allocated the memory.
 ALLOCATED_BY = "memory allocated by "
 BYTES = "bytes"
-#: Counter with the sum of allocations and frees, if the profile has no ``ALLOCATED``.
+#: Name of a counter that sums allocations and frees if a profile has no ``ALLOCATED``.
 SINCE_BEGIN = "memory allocated since the profile began"
-#: Number of values that are read from files at a time.
+#: Number of counter values that are read from files at a time.
 BATCH_ROWS = 2**17
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -69,7 +69,7 @@ COLUMNS = (
 )
 SCHEMA = schema(COLUMNS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 _TEXTS = [column.name for column in COLUMNS if column.type == _TEXT]
-#: The columns that a reader provides; the rank is added later.
+#: Columns of counters.parquet that a reader fills; lstmprof adds the rank later.
 READ = pa.schema([field for field in SCHEMA if field.name != "rank"])
 
 
@@ -261,7 +261,7 @@ class Series(NamedTuple):
         return self.rank, self.pid, self.device, self.allocator
 
 
-#: A counter, times in ns, and values that are each valid until the next time.
+#: A counter, its times in ns, and its values, each valid until the next time.
 Values = tuple[Series, Ints, NDArray[np.float64]]
 
 
@@ -285,7 +285,7 @@ def by_series(rows: pa.Table) -> Iterator[Values]:
 
 
 def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
-    """Yield each counter as a level over time, one batch after the other."""
+    """Yield batches of each counter's values over time, such as allocated bytes."""
     with_totals = {s.owner for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)
     for rows in read():
@@ -293,7 +293,7 @@ def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
             if series.name != CHANGE:
                 yield series, time_ns, values
             elif series.owner not in with_totals:
-                # without recorded totals: sum up allocations and frees
+                # sum allocations and frees, because the profile has no totals
                 running = sums[series] + np.cumsum(values)
                 sums[series] = float(running[-1])
                 yield series._replace(name=SINCE_BEGIN), time_ns, running

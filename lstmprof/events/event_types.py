@@ -21,20 +21,20 @@ from lstmprof.events.processes import successive_processes
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Events of one type are equal in these columns and in their kind.
+#: Columns in which all events of one type are equal, besides their kind.
 _SOURCE = ("rank", "pid", "tid", "device")
-#: Columns that decide the step windows.
+#: Columns from which the step windows are computed.
 WINDOW_COLUMNS = ("kind", "name", "start_ns", "dur_ns", *_SOURCE)
-#: Step windows are computed from all events if there are at most this many.
+#: Largest number of events of which all are used to compute the step windows.
 FEW_EVENTS = 2**17
-#: Repeats of the first op, so that its thread stays the busiest among the few chosen events.
+#: Repeats of the first op, so that its thread stays the busiest among few chosen events.
 _REPEATS = 5
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class EventTypes:
-    """One entry per type of events: same kind, and same thread or device."""
+    """Types of events, such as the ops of a thread or the kernels of a GPU."""
 
     kind: list[str]
     launches: Flags
@@ -57,7 +57,7 @@ class EventTypes:
         return np.setdiff1d(self.ranks, self.rank[on_device])
 
     def on_hosts(self, *kinds: str) -> Ints:
-        """Return which event types are of these kinds and on a host thread."""
+        """Return the indices of host-thread event types of these kinds, such as ops."""
         return np.flatnonzero(self._is_kind(*kinds) & (self.device == UNKNOWN))
 
     def _is_kind(self, *kinds: str) -> Flags:
@@ -72,7 +72,7 @@ def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
     """Return all rows of ``ranks``, and one per event type of other ranks."""
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
-    # one per type: so threads get the same numbers as in the whole profile
+    # add one event per type, so that threads get the same numbers as in the whole profile
     return np.union1d(own, event_types(events).first)
 
 

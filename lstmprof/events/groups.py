@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Integers, in the narrowest type that holds them.
+#: Array of integers, in the narrowest type that holds the integers.
 Codes = NDArray[Any]
 
 
@@ -65,7 +65,7 @@ class Forest:
         by_depth = np.argsort(depth, kind="stable")
         bounds = np.searchsorted(depth[by_depth], np.arange(int(depth.max(initial=0)) + 2))
         levels = [by_depth[a:b] for a, b in pairwise(bounds)]
-        # rows inside each row, with the row itself
+        # number of rows inside each row, including the row itself
         self.size = np.ones(len(parent), dtype=np.int64)
         for rows in levels[:0:-1]:
             np.add.at(self.size, parent[rows], self.size[rows])
@@ -96,7 +96,7 @@ def _depths(parent: Ints) -> Ints:
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)
-    # each pass follows links twice as far
+    # add the depths of all rows at once; each pass follows links twice as far
     while len(rows):
         depth[rows] += depth[above[rows]]
         above[rows] = above[above[rows]]
@@ -115,7 +115,7 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     return before
 
 
-#: Keys in a range of at most this many times their count are numbered by an array, not hashed.
+#: Largest ratio of the keys' range to their count for which an array numbers keys, no hashing.
 _SPARSE = 4
 
 
@@ -123,7 +123,7 @@ class Groups:
     """Positions with equal keys, as groups that are sorted by key."""
 
     def __init__(self, *keys: Ints) -> None:
-        # group of each position
+        # number of the group at each position
         self.of: Ints = numbered(*keys)
         self.count = int(self.of.max(initial=-1)) + 1
         self.first = np.full(self.count, len(self.of), dtype=np.int64)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: Owner of times outside of all segments.
+#: Number of the owner of times outside of all segments.
 FREE = -1
 _BITS = 63
 
@@ -56,7 +56,7 @@ def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
     dur_bits = longest.bit_length()
     if min(int(dur_ns.min()), 0) or (int(start_ns.max()) - first).bit_length() + dur_bits > _BITS:
         return np.lexsort((-dur_ns, start_ns))
-    # one integer per interval is sorted faster than two keys
+    # sort one integer per interval, which is faster than sorting two keys
     return np.argsort((start_ns - first << dur_bits) + (longest - dur_ns), kind="stable")
 
 
@@ -75,7 +75,7 @@ def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
 
 def _distinct(values: Ints) -> tuple[Ints, Ints]:
     """Return the sorted distinct values, and each value's position among them."""
-    # a merge sort, which is fast on nearly sorted values
+    # use a merge sort, which is fast on nearly sorted values
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
@@ -93,7 +93,7 @@ def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: i
         return least
     level = np.frexp((right - left).astype(np.float64))[1] - 1  # log2, exact below 2**53
     for k in range(int(level.max()), -1, -1):
-        # least[i] is the minimum over the 2**k cells from i on (a sparse table)
+        # least[i] is the minimum of the 2**k cells from cell i on (a sparse table)
         members = level == k
         np.minimum.at(least, left[members], best[members])
         np.minimum.at(least, right[members] - (1 << k), best[members])
@@ -210,5 +210,5 @@ def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
 def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
     """Sum each time's distances to all earlier ``sorted_ns``."""
     count = np.searchsorted(sorted_ns, at_ns)
-    # may wrap at 64 bits; differences of two sums are exact
+    # the sums may wrap at 64 bits, but the difference of two sums is exact
     return np.asarray(count * at_ns - np.append(0, np.cumsum(sorted_ns))[count], dtype=np.int64)

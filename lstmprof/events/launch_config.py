@@ -26,11 +26,11 @@ _Three = tuple[int, int, int]
 
 #: Largest grid (along x) and block. Source: CUDA C++ Programming Guide, "Compute Capabilities".
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
-#: More registers per thread are impossible: hardware has 255 (NVIDIA) or 512 (AMD).
+#: Most registers per thread; more are impossible: NVIDIA's hardware has 255, AMD's 512.
 _MOST_REGISTERS = 1024
 _MOST_BYTES = 2**30
 _MOST_MESSAGE_BYTES, _MOST_RANKS = 2**48, 2**24
-#: The name of a process group is cut to this many letters. Chosen by hand.
+#: Most letters of a process group's name; longer names are cut. Chosen by hand.
 _MOST_NAME = 100
 _DECIMALS = 6
 
@@ -144,7 +144,7 @@ def _possible(
     )
 
 
-#: Part of a kernel's or range's name -> collective operation; the first match decides.
+#: Part of a kernel's or range's name -> collective operation; the first matching part decides.
 _OPERATIONS = (
     *(("allreduce", "all_reduce"), ("crossdevicereduce", "all_reduce")),  # a kernel of vLLM
     ("allgather", "all_gather"),
@@ -201,7 +201,7 @@ def _times(three: _Three) -> str:
     return " × ".join(map(str, three))
 
 
-#: Deeper lists are not read; lists of lists of shapes have depth 3.
+#: Largest depth of lists that are read; lists of lists of shapes have depth 3.
 MOST_DEPTH = 32
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 

@@ -19,13 +19,13 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Columns with many distinct texts, of which an unpacked table keeps only those in use.
+#: Columns with many distinct texts; an unpacked table keeps only the used texts.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
 #: Columns that refer to other events.
 LINKS = ("parent_id", "launch_id", "op_id")
-#: An unpacked table keeps all texts of a column with at most this many.
+#: Most texts of a column that an unpacked table keeps, used or unused.
 _FEW_TEXTS = 1000
-#: Rows that a computation unpacks at a time.
+#: Number of rows that a computation unpacks at a time.
 PIECE = 2**18
 _Value = TypeVar("_Value")
 
@@ -89,7 +89,7 @@ class Packed:
         return values
 
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return an integer column in its packed type, with −1 for null."""
+        """Return an integer column in its narrow (stored) dtype, with −1 for null."""
         return self._column(name).values[rows]
 
     def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:
@@ -238,7 +238,7 @@ class Gathered:
 
     def table(self) -> pa.Table:
         """Return the collected columns, and drop them from this object."""
-        # one column after the other, so that at most one is in memory twice
+        # join one column after the other, so that only one column is in memory twice
         whole = [self._parts.pop(0).whole() for _ in self.columns]
         pa.default_memory_pool().release_unused()  # Arrow keeps freed memory of whole row groups
         return pa.table(whole, names=list(self.columns))

@@ -21,13 +21,13 @@ from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Columns with ids of events.
+#: Columns with ids of events, which change when processes are joined.
 _LINKS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
-#: Columns with the profiler's ids; 0 and less mean unknown.
+#: Columns with ids that the profiler wrote; 0 and less mean unknown.
 _OWN_IDS = ("correlation_id", "external_id")
-#: Time between two processes if their absolute times are unknown.
+#: ns between two processes whose absolute times are unknown.
 APART_NS = 1_000_000
-#: Linux's largest pid (PID_MAX_LIMIT); multiples make pids distinct.
+#: Linux's largest pid (PID_MAX_LIMIT); adding multiples of this number makes pids distinct.
 MOST_PID = 2**22
 _MOST_ID = 2**62
 
@@ -108,7 +108,7 @@ def _with_distinct_ids(tables: Sequence[pa.Table], columns: Sequence[str]) -> li
     ids = [{name: EventTable(t).ints(name, UNKNOWN) for name in columns} for t in tables]
     none = -1 if links else 0
     highest = [max(int(i.max(initial=none)) for i in of.values()) for of in ids]
-    # sums of such large ids could overflow, so they become 0, 1, 2 …
+    # number the ids 0, 1, 2 …, because sums of such large ids could overflow
     if sum(h + 1 for h in highest) >= _MOST_ID:
         ids = [{n: _dense(i, none) for n, i in of.items()} for of in ids]
         highest = [max(int(i.max(initial=none)) for i in of.values()) for of in ids]

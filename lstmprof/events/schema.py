@@ -23,14 +23,14 @@ _ADDED: Mapping[int, tuple[str, ...]] = {
     6: ("allocator",),
     7: ("launch_config",),
 }
-#: Schema version → columns that its runs lack, which read as null.
+#: Schema version → columns that runs of this version lack; the columns read as null.
 LACKING: Mapping[int, tuple[str, ...]] = {
     version: tuple(name for added, names in _ADDED.items() if added > version for name in names)
     for version in range(2, SCHEMA_VERSION + 1)
 }
 VERSION_KEY = b"lstmprof.events_schema"
 
-#: Kinds on a device: kernel, memcpy, memset, device_sync, and copies of host ranges.
+#: Kinds of events. On a device: kernel, memcpy, memset, device_sync, and copied host ranges.
 KINDS = (
     "step",
     "range",
@@ -43,16 +43,16 @@ KINDS = (
     "device_sync",
     "overhead",
 )
-#: Kinds of events in which a device works; such events are called activities.
+#: Kinds of events in which a device works; lstmprof calls such events activities.
 ACTIVITY_KINDS = ("kernel", "memcpy", "memset")
 PHASES = ("input", "forward", "loss", "backward", "optimizer")
-#: Name of the range around the call of a compiled step, in lstmprof's own captures.
+#: Name of the range around the call of a compiled step in lstmprof's captures.
 PROGRAM = "program"
-#: Beginning of the names of ranges around Keras layers, from ``lstmprof run``.
+#: Beginning of the names of ranges that ``lstmprof run`` records around Keras layers.
 KERAS_LAYER = "keras.layers."
 
 
-#: Ending of a column's name → unit.
+#: Ending of a column's name → unit of the column.
 _UNITS = {
     "bytes_per_s": "bytes/s",
     **dict.fromkeys(("per_s", "per_second"), "1/s"),
@@ -101,9 +101,9 @@ def schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(c.name, c.type, bool(c.null_when)) for c in columns])
 
 
-#: ``null_when`` of columns about a device.
+#: Text of ``null_when`` for columns about a device.
 NO_ACTIVITIES = "the profile has no activities"
-#: Columns that occur in many result tables.
+#: Columns that are in many result tables.
 RANK = Column.integer("rank", "rank of the distributed job", "the profile names no rank")
 DEVICE = Column.integer("device", "number of the device", "the work ran on the host (CPU)")
 STEP = Column.integer("step", "number of the step", "the profile has no step markers")

@@ -34,7 +34,7 @@ from lstmprof.events.stored import (
 )
 from lstmprof.events.table import EventTable
 
-#: At least one in this many rows is sampled, to choose borders of batches.
+#: Rows per sampled row; lstmprof samples rows to choose the borders of batches.
 _SAMPLED = 32
 
 
@@ -91,13 +91,13 @@ class SortedFiles:
         return columns.slice(first, end - first)
 
 
-#: Events per batch, and so per row group in Parquet.
+#: Events per batch, and therefore per row group in Parquet.
 BATCH_ROWS = 2**17
-#: Profiles with this many events or more are written to disk.
+#: Fewest events of a profile that is written to disk.
 SPOOLED_ROWS = 2**18
-#: Events that a reader writes to disk at a time.
+#: Number of events that a reader writes to disk at a time.
 CHUNK_ROWS = 2**16
-#: Chunks that are merged at a time.
+#: Number of chunks that are merged at a time.
 MERGED_CHUNKS = 64
 
 
@@ -132,7 +132,7 @@ def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> Event
 class Chunks:
     """Collects a profile's events, in files if they are many."""
 
-    #: Rows that are collected for the first file, and for each later one.
+    #: Rows to collect before the first file is written, and before each later file.
     most_rows = (SPOOLED_ROWS, CHUNK_ROWS)
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, EventTable, cast, parquet_writer
 
 _TYPES = {field.name: field.type for field in SCHEMA}
-#: Text columns; on disk, a text is an index into ``Texts``.
+#: Columns of text; on disk, each text is an index into ``Texts``.
 TEXT_COLUMNS = tuple(name for name, type_ in _TYPES.items() if pa.types.is_dictionary(type_))
 _CODE = pa.int32()
 
@@ -37,7 +37,7 @@ class Folder:
     def __init__(self, base: Path | None = None) -> None:
         if base:
             with room_in(base):
-                # kept, so that another process can use it
+                # do not delete this folder, so that another process can use it
                 self.path = Path(tempfile.mkdtemp(dir=base))
         else:
             self.path = made_temporary_folder()
@@ -104,7 +104,7 @@ class StoredBatch:
 
 
 class Part(EventTable):
-    """The events of one batch, with links into the whole table."""
+    """One batch of an events table; links are row numbers of the whole table."""
 
     def __init__(self, events: pa.Table, first_row: int) -> None:
         super().__init__(events)

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from lstmprof.events.intervals import Flags, Ints, longer_first
 from lstmprof.events.schema import COLUMNS, SCHEMA
 
-#: Stands for null in arrays of integers that may be negative.
+#: Number that stands for null in arrays of integers that may be negative.
 UNKNOWN = np.iinfo(np.int64).min
-#: Stands for null in arrays of row numbers and of text codes.
+#: Number that stands for null in arrays of row numbers and of text codes.
 NONE = -1
-#: Larger tables cache no arrays: an array of ten million rows takes 80 MB.
+#: Most rows of a table that caches arrays; an array of ten million rows takes 80 MB.
 CACHED_ROWS = 2**21
 
-#: Columns with few distinct values, which Parquet stores as dictionaries.
+#: Columns with few distinct values, which Parquet stores with a dictionary.
 _REPEATED = [
     *("rank", "pid", "tid", "device", "stream", "step"),
     *(field.name for field in SCHEMA if pa.types.is_dictionary(field.type)),
@@ -239,7 +239,7 @@ class EventTable:
 
 def parquet_writer(path: Path) -> pq.ParquetWriter:
     """Return a Parquet writer for events tables."""
-    # differences take half the time and space of dictionaries
+    # store differences, which take half the time and space of dictionaries
     differences = dict.fromkeys((n for n in SCHEMA.names if n not in _REPEATED), _DIFFERENCES)
     return pq.ParquetWriter(
         path, SCHEMA, compression="zstd", use_dictionary=_REPEATED, column_encoding=differences
@@ -273,7 +273,7 @@ def _end_ns(events: EventTable) -> Ints:
 
 
 def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTable:
-    """Make an events table of unsorted columns."""
+    """Make an events table from unsorted columns."""
     missing = [name for name in _REQUIRED if name not in columns]
     foreign = [name for name in columns if name not in SCHEMA.names]
     if missing or foreign:

@@ -77,7 +77,7 @@ class StepStacks:
 
 
 def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: str) -> StepStacks:
-    """Return the stacks in one undisturbed step of a device or of the host threads."""
+    """Return the call stacks in the clean step of a device or of the host threads."""
     events, windows, intervals = breakdown.attributed_steps(rank, device)
     host, node = _host_stacks(events, events.rows_of_rank(rank), _drawn(events, by))
     tree = host.tree

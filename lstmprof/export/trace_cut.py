@@ -249,7 +249,7 @@ class _Chosen:
 
 
 def _origin_ns(source: Path) -> int:
-    """Return the earliest start of an event in ns, from which the run counts times."""
+    """Return the earliest start of an event in ns, which is time 0 in the run."""
     least: int | None = None
     for part in _parts(source):
         for _, event in part if not isinstance(part, bytes) else ():
@@ -298,7 +298,7 @@ def _parts_of(source: Path, file: BinaryIO) -> Iterator[bytes | _Pairs]:
 
 
 def _head(source: Path, file: BinaryIO) -> tuple[bytes, bytes]:
-    """Return the text before the first event, and what was read after it."""
+    """Return the text before the first event, and the bytes read after this text."""
     text = b""
     while len(text) < _MOST_AROUND:
         read = file.read(PIECE_BYTES)

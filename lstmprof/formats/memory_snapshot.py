@@ -94,7 +94,7 @@ class _Snapshot(msgspec.Struct):
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the file is a pickle, of any program."""
+    """Return whether the file is a pickle, whichever program wrote it."""
     return raw.part(0, 2) in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 

@@ -159,7 +159,7 @@ def _unreadable(path: Path | str, error: OSError | ValueError) -> ProfileError:
 
 
 def raw_of_bytes(path: Path | str, content: bytes) -> RawFile:
-    """Make a profile of these bytes, called ``path`` in errors."""
+    """Make a raw profile from bytes; errors call the profile ``path``."""
     return _unpacked_and_filled(RawFile(path, content))
 
 

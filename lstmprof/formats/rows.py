@@ -48,19 +48,19 @@ class Row(NamedTuple):
 
 
 def date_ns(origin_ns: int) -> int | None:
-    """Return ``origin_ns``, if it counts from 1970."""
+    """Return ``origin_ns`` if it is a plausible time since 1970."""
     return origin_ns if origin_ns >= _FIRST_DATE_NS else None
 
 
 def base_ns(origin_ns: int, added_ns: int | None) -> int | None:
-    """Count ``origin_ns`` from 1970, not from ``added_ns`` (start of the machine)."""
+    """Convert ``origin_ns`` to ns since 1970; the machine started at ``added_ns``."""
     if date_ns(origin_ns) is not None:
         return origin_ns
     return None if added_ns is None else positive(added_ns + origin_ns)
 
 
 def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> EventTable:
-    """Make the events table of ``rows``."""
+    """Make an events table from rows, with times since ``origin_ns``."""
     return moved(columns(rows), origin_ns, rank)
 
 
@@ -89,7 +89,7 @@ def first_ns(columns: pa.Table | Spool) -> int:
 
 
 def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) -> EventTable:
-    """Make the events table of ``columns``."""
+    """Make an events table from columns, with times since ``origin_ns``."""
     if isinstance(columns, Spool):
         return columns.events(origin_ns, rank)
     arrays = {name: columns.column(name) for name in columns.column_names}

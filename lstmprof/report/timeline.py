@@ -133,7 +133,7 @@ def _wanted(report: RunReport) -> list[_Wanted]:
 
 
 def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
-    """Yield the steps to draw, and why: ``median length``; the diagnosed rank comes first."""
+    """Yield the steps to draw, each with the reason, such as ``longest other step``."""
     windows = report.breakdown.windows
     own = [w for w in windows if w.rank == report.profile.rank]
     median = median_step(own)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
 
-#: Called with (path, name of the run) before a profile is read.
+#: Function (path, name of the run) that is called before a profile is read.
 Reading = Callable[[Path, str], None]
 
 
@@ -109,7 +109,7 @@ def _runs_at(word: Path | str) -> Sequence[Path | str]:
     if is_url(word):
         return remote.run_urls_at(str(word))
     path = Path(word)
-    # reported later, when profiles are read.
+    # return no run; reading the profiles later reports the fault
     if not str(word) or not path.is_dir():
         return []
     return [path] if is_run(path) else run_folders_in(path)
@@ -140,8 +140,8 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 def _ingest(
     word: Path | str, cache: Path, result: _Opened, reading: Reading, deeper: Collection[Path]
 ) -> None:
-    """Make runs of the raw profiles at a path or URL, unless the cache has them."""
-    # imported here, because the readers import slowly.
+    """Make runs from raw profiles at a path or URL, or find these runs in the cache."""
+    # import late, because importing the readers takes long
     from lstmprof.formats import sources
     from lstmprof.runs.ingest import run_names
 
@@ -163,7 +163,7 @@ def _ingest(
 
 
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
-    """Make a run of some files in the cache, or in a temporary folder."""
+    """Make a run from some files, in the cache or in a temporary folder."""
     from lstmprof.runs.ingest import Ingested, Task
 
     place = usable_cache(cache)
@@ -196,7 +196,7 @@ def _annotation(folder: Path) -> str:
 
 FOLDER = Path(".lstmprof") / "baselines"
 PREFIX = "baseline:"
-#: Files that a comparison reads; raw profiles are not copied.
+#: Files that a comparison reads, and that a baseline therefore copies.
 _FILES = (RUN_FILE, "events.parquet", "counters.parquet", "timings.parquet", "samples.parquet")
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 _Made = TypeVar("_Made")
 
-#: Seconds within which the scheduler must answer, and a worker must appear.
+#: Seconds to wait for the scheduler's answer, and seconds to wait for the first worker.
 _ANSWER_S = 5
 _WORKERS_S = 30
 
@@ -168,7 +168,7 @@ def _workers(client: Client, address: str) -> dict[str, Any]:
     """Return {address of the worker: its number of threads}."""
     try:
         threads: dict[str, Any] = client.nthreads()
-    # the fault may be OSError, TimeoutError, RuntimeError or ValueError
+    # catch all faults: OSError, TimeoutError, RuntimeError or ValueError
     except Exception as fault:
         raise scheduler_gone(address) from fault
     return threads

@@ -24,11 +24,11 @@ from lstmprof.base.errors import CacheWarning, RunError, UsageError, next_step_o
 from lstmprof.base.scratch import left_by_ended_processes, made_temporary_folder, own_prefix, remove
 
 PARTIAL = ".partial-"
-#: Longest name in Linux's file systems (NAME_MAX).
+#: Most bytes of a file's name in Linux's file systems (NAME_MAX).
 MOST_NAME_BYTES = 255
-#: The cache is not used if its disk has fewer free bytes.
+#: Fewest free bytes of a disk on which lstmprof uses its cache.
 _LEAST_BYTES = 2**16
-#: Constants of linux/fs.h and fcntl.h.
+#: Flags for renameat2 (RENAME_EXCHANGE, AT_FDCWD) from linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 
@@ -37,7 +37,7 @@ def cache_folder() -> Path:
     chosen = os.environ.get("LSTMPROF_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or str(_home() / ".cache")
     cache = Path(chosen) if chosen else Path(base) / "lstmprof"
-    # others could replace the scripts and interpreters in it
+    # check who may write: others could replace the scripts and interpreters in the cache
     fault = _untrusted(cache)
     return cache if fault is None else instead_of(cache, fault)
 
@@ -148,7 +148,7 @@ def staging(out: Path) -> Iterator[Path]:
         sweep(out)
     except OSError as fault:
         raise _write_error(out, f"{out}: cannot be written", fault) from fault
-    # the name first, so that a signal in between leaves no folder.
+    # choose the name first, so that a signal before mkdir leaves no folder
     partial, maker = out / f"{own_prefix(PARTIAL)}{os.urandom(4).hex()}", os.getpid()
     try:
         try:
@@ -176,13 +176,13 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
 
 
 def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
-    """Rename a folder to ``place``; with ``force``, replace an older run there."""
+    """Rename a folder to ``place``; with ``force``, replace an older run."""
     _check_place(place, force=force)  # another process may have been faster
     put(content, place, replaced, force=force)
 
 
 def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> None:
-    """Rename a folder to ``place``; with ``force``, replace an older folder there."""
+    """Rename a folder to ``place``; with ``force``, replace an older folder."""
     try:
         if _moved(content, place):
             return
@@ -221,7 +221,7 @@ def _exchanged(first: Path, second: Path) -> bool:
 def _replace_by_renames(content: Path, place: Path, replaced: Path) -> None:
     """Replace a folder by two renames."""
     replaced.mkdir()
-    # if the process is killed after this, ``sweep`` restores the old folder
+    # from here on, ``sweep`` restores the old folder if the process is killed
     place.rename(replaced / place.name)
     try:
         content.rename(place)

@@ -44,7 +44,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The base class of the parts of run.json."""
 
 
-#: ``WorkloadInfo.loss`` → its name for users.
+#: Value of ``WorkloadInfo.loss`` → name of the loss for users.
 _LOSS_WORDS = {"ce": "cross-entropy", "ctc": "CTC", "mse": "mean-squared-error"}
 
 
@@ -212,7 +212,7 @@ class Settings(Record, frozen=True):
         Flag, fact("whether only deterministic algorithms were allowed", _NO_SUCH_SETTING)
     ] = None
     cudnn_deterministic: Annotated[
-        Flag, fact("whether cuDNN may use only deterministic algorithms", _NO_SUCH_SETTING)
+        Flag, fact("whether cuDNN must use deterministic algorithms", _NO_SUCH_SETTING)
     ] = None
     cudnn_benchmark: Annotated[
         Flag, fact("whether cuDNN chose its algorithms by benchmarks", _NO_SUCH_SETTING)

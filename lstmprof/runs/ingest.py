@@ -96,7 +96,7 @@ def _common_name(group: Sequence[Source]) -> str:
     return prefix or _folder_name(group) or "profile"
 
 
-#: Messages name at most this many missing files.
+#: Most missing files that a message names.
 _MOST_NAMED = 8
 _Error = TypeVar("_Error", bound=LstmprofError)
 
@@ -107,9 +107,9 @@ class Ingested:
 
     runs: list[Run | RemoteRun] = field(default_factory=list)
     errors: list[LstmprofError] = field(default_factory=list)  # about unreadable files
-    # about files that are no profiles
+    # errors about files that are no profiles
     foreign: list[ForeignFileError] = field(default_factory=list)
-    # existing runs of the same files
+    # existing runs of the same files, which were not made again
     made_before: list[Run | RemoteRun] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)  # profiles still to be joined to a run
 
@@ -197,7 +197,7 @@ def _file_bytes(source: Source) -> int:
 
 
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
-    """Return the run ``name`` in ``out``, if it is there and whole."""
+    """Return the run ``name`` in ``out``, if the run exists and is complete."""
     if isinstance(out, str):
         return remote.whole_run_at(f"{out}/{name}")
     try:
@@ -257,7 +257,7 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
 
     def made(good: Sequence[Read]) -> tuple[Sequence[Read], Profile]:
         profiles = [profile for _, profile in good]
-        # ``_runs`` has checked that several files are ranks of one job.
+        # Join the ranks; ``_runs`` has checked that several files are ranks of one job.
         profile = sources.join_ranks(_ranks(good) or (), profiles) if good[1:] else profiles[0]
         steps = annotated(profile.events, captured=False, step_range=task.step_range)
         return good, replace(profile, events=steps)
@@ -304,7 +304,7 @@ def _bare(error: _Error) -> _Error:
 
 
 def _written(task: Task, profile: Profile) -> Run | RemoteRun:
-    """Write the run to the task's folder, or upload it to its URL."""
+    """Write the run to the task's folder, or upload the run to the task's URL."""
     if isinstance(task.out, Path):
         return _written_to(task.out, task, profile)
     with staging(usable_cache(cache_folder()) / "uploads") as folder:

@@ -22,17 +22,17 @@ from lstmprof.events.schema import COLUMNS, KINDS, SCHEMA
 from lstmprof.events.table import NONE
 from lstmprof.runs.metadata import AGAIN
 
-#: Columns with ids of other events.
+#: Columns that contain ids of other events.
 _LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
 _TIMES = ("start_ns", "dur_ns")
-#: Limit of times in ns, so that the sum of two fits into int64.
+#: Largest time in ns; the sum of two such times fits into int64.
 MOST_NS = 2**62
-#: Rows that a file of any size may have, and bytes per further row; real rows take 4.8 or more.
+#: Rows that a file of any size may have; below, bytes per further row (real rows: 4.8 or more).
 FREE_ROWS = 2**22
 ROW_BYTES = 1
-#: Like ``ROW_BYTES``, for counters.parquet: real rows take 3 bytes, evenly repeated ones 0.1.
+#: Bytes per further row of counters.parquet: real rows take 3 bytes, evenly repeated rows 0.1.
 COUNTER_BYTES = 0.01
-#: Most bytes of texts in any file, or per byte of the file (real runs: at most 2). Chosen by hand.
+#: Bytes of texts that a file may have: in any case, and per byte of the file (real runs: 2).
 FREE_TEXT_BYTES, TEXT_RATIO = 2**25, 200
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
@@ -141,7 +141,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
         fault = next(_faults(batch, first, count), None)
         if fault:
             raise RunError(f"{path}: {fault}", AGAIN)
-        # in a circle of parents, one row has a parent in a later row.
+        # find parents in later rows: a circle of parents has at least one such parent
         parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
         suspects.append(first + np.flatnonzero(parent >= np.arange(first, first + len(parent))))
         if gathered is not None:

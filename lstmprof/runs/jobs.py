@@ -72,18 +72,18 @@ def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> I
         remove(parts[0].base)
 
 
-#: One process reads fewer bytes than this before a second process has started.
+#: Bytes that one process reads before a second process has started.
 _WORTH_BYTES = 32 * 2**20
 #: Seconds between checks of the workers.
 _LOOK_S = 5
-#: Existing runs that are opened at the same time, maybe at slow URLs.
+#: Most existing runs that are opened at the same time; URLs may be slow.
 _LOOKS = 16
 _SHARED = "move it to a shared folder or a URL that all workers see"
-#: What a worker calls with each task.
+#: Function that a worker calls with each task.
 _done: Callable[[Task], Ingested] = methodcaller("done")
 
 Progress = Callable[[str], None]
-#: Per task: the task itself, or its shares.
+#: The parts of each task: the task itself, or the shares into which it is divided.
 _Parts = Sequence[Sequence[Task]]
 
 
@@ -149,7 +149,7 @@ def _workers(
 ) -> Iterator[tuple[_Workers | None, _Parts]]:
     """Yield (workers or None, parts of each task)."""
     if scheduler is not None and todo:
-        # all workers must see the folder of the runs.
+        # check that all workers see the folder of the runs
         place = nullcontext() if isinstance(out, str) else staging(out)
         with cluster(scheduler, progress) as pool, place as probe:
             parts = _parts(todo, pool.count if probe else 1, lambda: probe)
@@ -240,7 +240,7 @@ def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
     """Yield the numbers of tasks that may run at the same time."""
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
-        # two tasks must not write runs of one name
+        # let only one task per name run, because two tasks must not write the same run
         is_first = first.setdefault(todo[number].name, number) == number
         if is_first or isinstance(todo[number], Share):
             yield number

@@ -20,7 +20,7 @@ from lstmprof.events.spool import SPOOLED_ROWS, on_disk
 from lstmprof.events.stored import Folder, StoredEvents
 from lstmprof.formats.sources import Source
 
-#: Columns that a reader fills.
+#: Columns of the events table that a reader fills.
 _READ = tuple(c.name for c in COLUMNS if not c.derived and c.name != "event_id")
 #: A file, and the profile that was read from it.
 Read = tuple[Source, Profile]

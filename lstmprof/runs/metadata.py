@@ -18,14 +18,14 @@ from lstmprof.implementations import ROWS
 from lstmprof.runs.fields import Flag, Int, Real, RunInfo as RunInfo, Text
 
 AGAIN = "capture or ingest the run again"
-#: Message for a run with a newer schema.
+#: Message for a run whose schema version is too new.
 NEWER = "was written by a newer lstmprof (schema version {}; this version reads up to {})"
 UPGRADE = "upgrade lstmprof"
 
 _Item = TypeVar("_Item")
 
 
-#: Conditions that are no field of run.json; see ``names.CONDITIONS``.
+#: Condition that is no field of run.json -> its value; see ``names.CONDITIONS``.
 _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
     "workload": lambda info: info.workload or None,
     "device": lambda info: info.device_name or next(iter(info.device_names.values()), None),
@@ -40,7 +40,7 @@ def condition(name: str, info: RunInfo) -> Any:
 def alike(
     items: Iterable[_Item], info_of: Callable[[_Item], RunInfo], across: Collection[str] = ()
 ) -> list[list[_Item]]:
-    """Group items whose runs are comparable, ``across`` some conditions."""
+    """Group items whose runs agree in all conditions that are not in ``across``."""
     conditions = [name for name in names.CONDITIONS if name not in across]
     groups: dict[tuple[Any, ...], list[_Item]] = {}
     for item in items:
@@ -64,7 +64,7 @@ class Fact:
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
 
 
-#: Type of a field → type of its SQL column.
+#: Type of a field in run.json → type of the SQL column.
 _COLUMN_TYPES = {
     **{Int: pa.int64(), Real: pa.float64(), Flag: pa.bool_()},
     **dict.fromkeys((Text, str), pa.string()),

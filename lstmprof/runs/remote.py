@@ -41,7 +41,7 @@ class RemoteRun:
         return self.url.rpartition("/")[2]
 
     def fetched(self, folder: Path) -> Run:
-        """Download the run into ``folder``, unless it is there."""
+        """Download the run into ``folder``, or reuse an earlier download."""
         place = folder / hashlib.sha256(f"{self.url}|{self.stamp}".encode()).hexdigest()[:20]
         if not is_run(place / self.name):
             with new_run(place, self.name, force=True) as content, _reached(self.url):
@@ -64,7 +64,7 @@ def run_at(url: str) -> RemoteRun | None:
 
 
 def whole_run_at(url: str) -> RemoteRun | None:
-    """Return the run at a URL, if it is there and whole."""
+    """Return the run at a URL, if the run exists and is complete."""
     record = _record_at(url)
     try:
         return None if record is None else _decoded(url, *record)
@@ -96,7 +96,7 @@ def run_urls_at(url: str) -> list[str]:
     """Return the URL of the run, or of the runs directly inside."""
     with _reached(url):
         system, path = _opened(url)
-        # not isdir, which downloads the file over HTTP.
+        # avoid isdir, which downloads the file over HTTP
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
             return []
         files = sorted(system.find(path, maxdepth=2))

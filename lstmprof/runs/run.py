@@ -45,11 +45,11 @@ COUNTERS_FILE = "counters.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
-#: All columns of a run of at most this many events are read together, which is faster.
+#: Most events of a run whose columns are all read together, which is faster for few events.
 FEW_ROWS = 2**18
-#: Columns that a larger run reads first, because their validation needs them.
+#: Columns that are read first from a larger run, because its validation needs the columns.
 ALWAYS_READ = ("kind", "name", "start_ns", "dur_ns", "launch_id")
-#: Largest run.json in bytes; a thousand ranks take some MB.
+#: Most bytes of run.json; a run of a thousand ranks takes some MB.
 MOST_BYTES = 32 * 2**20
 
 
@@ -195,7 +195,7 @@ class _Events:
 
     def _present(self, names: Sequence[str]) -> list[str]:
         """Return the columns that the file has, at least one."""
-        # a table without columns has no rows
+        # return at least one column, because a table without columns has no rows
         return [name for name in names if name not in self._absent] or ["dur_ns"]
 
     def _read_table(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:
@@ -208,7 +208,7 @@ class _Events:
         return _with_nulls(table, SCHEMA, absent).select(list(names))
 
 
-#: What pyarrow raises for damaged files.
+#: Errors that pyarrow raises for damaged files.
 _DAMAGE = (OSError, ValueError, pa.ArrowException, MemoryError, OverflowError)
 
 
@@ -247,7 +247,7 @@ def _unreadable(path: Path, fault: Exception) -> RunError:
 def _table(path: Path, schema: pa.Schema) -> pa.Table:
     absent = check_file(path, schema)
     try:
-        # not pq.read_table, which takes four times as long (10 million events, pyarrow 26).
+        # avoid pq.read_table, which takes four times as long (10 million events, pyarrow 26)
         with pq.ParquetFile(path) as file:
             table = _with_nulls(file.read(), schema, absent).select(schema.names)
         check_nulls(path, table, schema)

@@ -52,7 +52,7 @@ _MOST_NS = 2**62
 
 
 def omits_short_ops(parts: Collection[tuple[str, str]], names: Iterable[str | None]) -> bool:
-    """Return whether TensorFlow's executor made the profile: it omits short ops."""
+    """Return whether TensorFlow's executor, which omits short ops, made the profile."""
     # the executor omits ops under 8,000 cycles on average (``KernelStats`` in TensorFlow's source)
     return DISPATCH in parts and not _EXECUTOR.isdisjoint(names)
 

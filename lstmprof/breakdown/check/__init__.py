@@ -143,7 +143,7 @@ Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 @dataclass(frozen=True)
 class Question:
-    """One check: the missing data that it reports, and its answer otherwise."""
+    """One check: the missing data that it reports, and a function for the answer."""
 
     name: str
     lacks: tuple[str, ...]
@@ -354,7 +354,7 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """Return one check's rows for one rank: missing data, and its answer."""
+    """Return the results of one check for one rank: missing data, then the answer."""
     rows = []
     for lack in part.lacks:
         about_run = lack.kind in _RUN_KINDS

@@ -337,7 +337,7 @@ class _Cost:
 
 
 def _solved(rest_ns: Callable[[float], float], timed: float, high: float) -> float:
-    """Bisect for the cost per event at which the rest of the step is ``timed``."""
+    """Find the cost per event for which ``rest_ns(cost)`` equals ``timed``."""
     low = 0.0
     for _ in range(40):
         middle = (low + high) / 2

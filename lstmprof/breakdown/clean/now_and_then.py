@@ -35,7 +35,7 @@ BETWEEN = "Python between the ops"
 
 @dataclass(frozen=True)
 class Rare:
-    """An event that occurs, or is long, in few steps, with its median time there."""
+    """An event that occurs, or takes long, in few steps, with its median time."""
 
     name: str
     steps: int
@@ -84,7 +84,7 @@ def now_and_then(
 def _in_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Find the outermost events that occur in few steps and are long there."""
+    """Find the outermost events that occur in few steps and take long."""
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))
     pairs = distinct(names[rows].astype(np.int64) * (windows + 1) + step[rows])

@@ -171,7 +171,7 @@ def _borders(events: EventTable, intervals: Intervals, chosen: Flags, host: Flag
 
 
 def _count_equal(thread: Ints, event_ns: Ints, own: Ints, interval_ns: Ints) -> Ints:
-    """Count, for each interval, the events with its thread (``own``) and its time."""
+    """Count, for each interval, the events on its thread (``own``) at its time."""
     if not len(thread):
         return np.zeros(len(own), dtype=np.int64)
     threads = int(max(thread.max(initial=NONE), own.max(initial=NONE))) - NONE + 1

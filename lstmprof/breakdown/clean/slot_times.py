@@ -136,7 +136,7 @@ class SlotTimes:
         return np.asarray(sums / np.maximum(self.present, 1))
 
     def undisturbed(self, quantile: float) -> Floats:
-        """Return each slot's undisturbed time: a quantile over the steps."""
+        """Estimate each slot's time without disturbances, as a quantile over the steps."""
         times, medians = self.quantiles(quantile), self.quantiles(0.5)
         least = self.quantiles(0.0)
         like = np.zeros(self.count, dtype=np.int64)
@@ -234,7 +234,7 @@ class SlotTimes:
         )
 
     def new_lengths(self, times: Floats) -> Ints:
-        """Return the interval lengths in ns with which slots take ``times``."""
+        """Return interval lengths in ns such that each slot takes the given ``times``."""
         here = self.cell_of[: len(self.slot)]
         # on a device, cut the longest gaps, whose causes differ from the causes of short gaps
         cells_ns = self._cells_with_means(times) if self._on_device else times[self.slot_of_cell]
@@ -242,7 +242,7 @@ class SlotTimes:
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cells_with_means(self, times: Floats) -> Floats:
-        """Return a time per cell; an idle slot's longest cells are cut until its mean is right."""
+        """Return times per slot and step, cutting the longest gaps to get the means."""
         slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
         place = np.arange(len(slot)) - self.first[slot]
         before: Floats = np.append(0.0, np.cumsum(sorted_ns))[:-1]

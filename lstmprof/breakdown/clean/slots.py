@@ -184,7 +184,7 @@ _LABEL_COLUMNS = ("kind", "name", "shapes", "stream")
 
 
 def _labels(events: EventTable) -> Ints:
-    """Return a code per event, the same for events of equal kind, name, shapes and stream."""
+    """Give events the same code if type, name, shapes and stream are equal."""
     kinds, shapes = (events.texts(c)[0].astype(np.int64) for c in ("kind", "shapes"))
     return numbered(kinds, names_without_numbers(events), shapes, events.ints("stream", UNKNOWN))
 

@@ -179,7 +179,7 @@ class Iterations:
         return [(before, after) for before, after in halves if len(before) and len(after)]
 
     def quantile_ns(self, quantile: float = QUANTILE, occasional_ns: float = 0.0) -> float:
-        """Return the time of an undisturbed iteration: a low quantile."""
+        """Estimate an iteration's time without disturbances, as a low quantile."""
         usual = float(np.quantile(self.wall_ns, quantile))
         # add work of only some steps, which the iteration at the quantile may lack
         return usual + min(occasional_ns, max(float(self.wall_ns.mean()) - usual, 0.0))
@@ -251,7 +251,7 @@ class Iterations:
 
     @property
     def undelayed_ns(self) -> float | None:
-        """Return the time of an undisturbed iteration without waits for a CPU."""
+        """Estimate an iteration's time without disturbances and waits for a CPU."""
         wall_ns, waits_ns = self.wall_ns, self._waits_ns
         if self.info.device != "cpu" or waits_ns is None:
             return None
@@ -424,7 +424,7 @@ def lost_in_words(
 
 
 def _per_step(counted: Iterations, energy_j: float | None) -> float | None:
-    """Divide the energy of the first round by its number of iterations."""
+    """Return the energy per timed step of the first process."""
     steps = int((counted.rounds == 0).sum())
     return None if energy_j is None or not steps else energy_j / steps
 

@@ -516,7 +516,7 @@ class Lack:
 
     @property
     def words(self) -> str:
-        """Return ``kind`` in words for users, such as "no GPU kernels"."""
+        """Return what is missing, in words for users, such as "no GPU kernels"."""
         return WORDS.get(self.kind, self.kind)
 
     def to_dict(self) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
 
 
 def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
-    """Return the cell that fits its weights and the width of its tanh."""
+    """Find a cell's type and sizes from its weights and the width of its tanh."""
     inner, outer = weights[0]
     gates = outer * len(weights) / hidden
     # accept a matmul of h alone, if an earlier matmul multiplied x for all time steps

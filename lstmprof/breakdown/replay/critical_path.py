@@ -55,7 +55,7 @@ class CriticalPath:
         self.intervals = list(reversed(list(self._backwards())))
 
     def saved_ns(self, part: str, share: float = 0.5) -> int:
-        """Return what a replay saves if ``part`` (such as ``gemm``) takes ``share`` less time."""
+        """Return the ns that a step saves if ``part``, such as ``gemm``, gets shorter."""
 
         def shortened(ns: Ints) -> Ints:
             less = np.rint(np.maximum(ns, 0) * share).astype(np.int64)

@@ -60,7 +60,7 @@ class Sync:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """What each segment, activity and sync waited for."""
+    """What each host segment, device activity and sync of a step waited for."""
 
     order: list[int]  # segments (index) and activities (−1 − index), each after what it waited for
     previous: Ints  # per segment: the previous one of its thread

@@ -148,7 +148,7 @@ _ON_DEVICES = (*_TIMED, "pid", "tid", "device", "stream")
 _ALL = (
     TableKind(
         "ledger",
-        "parts of each step that sum to its length: busy time by category, idle time by cause",
+        "the parts of each step, which sum to the step: busy time by category, idle time by cause",
         ledger.COLUMNS,
         (),
         ("rank", "step", "device", "state", "part", "ns"),

@@ -194,7 +194,7 @@ _KINDS, _DIRECTIONS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorte
 
 
 def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return one row per rank, device, kind, direction and host memory."""
+    """Return one row per rank, device, copy or memset, direction and host memory."""
     copied_events = events.table(COPY_READS, np.flatnonzero(events.is_kind(*_KINDS)))
     rank, device, moved = (
         copied_events.ints(name, UNKNOWN) for name in ("rank", "device", "bytes")

@@ -120,7 +120,7 @@ class SortedTexts:
 
 @dataclass(frozen=True)
 class _Work:
-    """The kernels and computing ops, in buckets of equal rank, device and texts."""
+    """The kernels and computing ops, grouped by rank, device and name."""
 
     bucket: Ints  # per event
     ns: Ints  # per event
@@ -138,7 +138,7 @@ class _Work:
 
 
 def _work(events: Packed) -> _Work:
-    """Return the activities, and the computing ops of ranks without activities, in buckets."""
+    """Return the activities, and the computing ops of ranks without activities."""
     computing = event_types(events).computing
     own = _own_time(events) if len(computing) else events.values("dur_ns")
     roles = np.array([*(_ROLES.get(kind, 0) for kind in events.texts("kind")), 0])
@@ -164,7 +164,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Put events of equal rank, device and texts into buckets."""
+    """Group events by rank, device and texts, such as the name."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = dense_numbers(keys)

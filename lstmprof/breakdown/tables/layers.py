@@ -111,7 +111,7 @@ COLUMNS = (
     Column.text(
         "library",
         "library that computes the layer, such as cuDNN",
-        "no library op was recorded",
+        "no op of such a library was recorded",
     ),
     *_NETWORK,
     Column.integer(
@@ -166,7 +166,7 @@ class _Member:
 
 
 def layers(events: EventTable, windows: list[Window], info: RunInfo) -> pa.Table:
-    """Return one row per recurrent layer; calls outside of marked steps do not count."""
+    """Return one row per recurrent layer, from calls in marked steps if there are any."""
     groups: dict[tuple[Any, ...], list[_Member]] = {}
     members = list(_members(events, info))
     within = {member.call.rank for member in members if member.call.step is not None}

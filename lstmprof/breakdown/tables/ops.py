@@ -150,7 +150,7 @@ RANGE_SCHEMA = schema(RANGE_COLUMNS)
 
 
 def ranges(events: EventTable, windows: list[Window]) -> pa.Table:
-    """Return one row per rank, name and kind."""
+    """Return one row per rank, name and kind of range (phase, step …)."""
     on_host = events.column("device").is_null().to_numpy()
     named = events.is_kind("step", "range") & on_host
     rows = np.flatnonzero(named)

@@ -32,7 +32,7 @@ COLUMNS = (
     Column.real("share", "samples of the row, divided by all samples in which no thread waited"),
     Column("error", pa.float64(), "share", "half of the 95 % interval of share (binomial)"),
     Column.real(
-        "ledger_share", "share of the part in the clean step, as in the breakdown", _NOT_THERE
+        "ledger_share", "share of the part in the step, as `breakdown` shows it", _NOT_THERE
     ),
     Column.real("difference_points", "share minus ledger_share, in percentage points", _NOT_THERE),
 )

@@ -46,7 +46,7 @@ class TrainingProfile:
         return self._new()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> Metrics:
-        """Finish writing the run; return its metrics unless that has happened."""
+        """Finish the run; return the metrics that were not returned before."""
         if self._writing is not None:
             self._writing.join()
         elif not self.session.is_over:

@@ -345,7 +345,7 @@ class Watch:
             self._writing.start()
 
     def _finish(self, session: Session) -> None:
-        """Write the run of a profile, and print its verdict unless its steps are typical."""
+        """Write the run of a profile; print the verdict unless the steps are typical."""
         self._session = None
         session.end()
         if session.path is None:

@@ -75,7 +75,7 @@ class Job:
         return rank_of_process() or ((0, 1) if self.child else None)
 
     def part_folder(self, rank: Rank) -> str:
-        """Return the path for the results of a rank; delete older results there."""
+        """Return the path for the results of a rank, after deleting older results."""
         place = os.path.join(self.folder, "{}{}".format(_PART, rank[0]))
         shutil.rmtree(place, ignore_errors=True)
         return place

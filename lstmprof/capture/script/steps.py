@@ -90,7 +90,7 @@ class Steps:
                 self.session.step_begin()
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
-        """End a step if calls of ``who``, such as an optimizer, end steps."""
+        """End the step if this call of ``who``, such as an optimizer, is the step's last."""
         self.safely(self._ends, source, who, outcome, follows)
 
     def _ends(self, source: str, who: Any, outcome: Any, follows: bool) -> None:

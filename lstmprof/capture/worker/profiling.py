@@ -43,12 +43,12 @@ class DomainRange:
 
 
 def nvtx_ranges() -> Optional[Ranges]:
-    """Return NVTX ranges of the package nvtx or of torch, if there are any."""
+    """Return a function that makes NVTX ranges, from the package nvtx or torch."""
     return domain_ranges() or _torch_ranges()
 
 
 def domain_ranges() -> Optional[Ranges]:
-    """Return NVTX ranges in lstmprof's domain."""
+    """Return a function that makes NVTX ranges in lstmprof's domain."""
     try:
         import nvtx
     except ImportError:
@@ -77,7 +77,7 @@ def _domain(nvtx: Any) -> Any:
 
 
 def _torch_ranges() -> Optional[Ranges]:
-    """Return torch's NVTX ranges, which have no domain."""
+    """Return a function that makes torch's NVTX ranges, which have no domain."""
     nvtx = getattr(getattr(sys.modules.get("torch"), "cuda", None), "nvtx", None)
     library = getattr(nvtx, "_nvtx", None)
     # return None for torch's placeholder, which only raises errors

@@ -194,7 +194,7 @@ def _back(
     d_hidden: Array,
     gradients: Dict[str, Array],
 ) -> Array:
-    """Add the gradients of all layers; return the gradient of the inputs."""
+    """Run the backward pass of all layers; return the gradient of the inputs."""
     for layer in reversed(range(workload.layers)):
         gradients_by_name: Dict[str, Array] = {}
         d_hidden = _layer_back(workload.cell, w, layer, layers[layer], d_hidden, gradients_by_name)

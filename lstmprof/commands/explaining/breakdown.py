@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 TIMINGS = "timings"
 _TOP, _TOP_OF_ONE = 5, 20
-#: The first step of a larger profile is shown early; a smaller one takes three seconds to read.
+#: Fewest bytes of a profile whose first step is shown early; smaller profiles take 3 s to read.
 LEAST_BYTES = 2**28
-#: Number of devices whose first step is printed.
+#: Most devices whose first step is printed.
 _LANES_EACH = 2
 
 
@@ -161,7 +161,7 @@ class FirstAnswers:
 
     def show_early(self, path: Path, name: str) -> None:
         """Print the breakdown of the first step before reading the rest of a profile."""
-        # imported here, because profile readers import slowly and stored runs do not need them
+        # import late, because importing profile readers takes long and stored runs do not need them
         from lstmprof.breakdown.first_step import first_step
         from lstmprof.runs.border import border
 

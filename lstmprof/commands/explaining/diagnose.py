@@ -120,7 +120,7 @@ def command(
     wanted = DiagnosisOptions(without, gemm_at_roofline, limits, rank, device, forms)
     with options.leaving_out() as left_out:
         runs = options.runs_of_each(paths, left_out)
-        # Runs that the user names one by one must be comparable.
+        # Runs must be comparable if the user names every run.
         named = len(runs) > 1 and all(len(path_runs) == 1 for path_runs in runs)
         tables = ("ledger", "collectives")
         breakdowns = options.broken_down(

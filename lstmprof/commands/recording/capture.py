@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lstmprof.capture.harness.plan import Planned
     from lstmprof.capture.interpreters import Wish
 
-#: Size of a network or its data -> help of its option.
+#: Field of a workload's size or data -> help of its option.
 _SIZES = {
     "layers": "Number of recurrent layers.",
     "hidden": "Units per layer and direction.",
@@ -95,7 +95,7 @@ def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
     )
 
 
-#: Options of one network, without lists of sizes.
+#: Options of a single network, which take no lists of sizes.
 WORKLOAD_OPTIONS = _workload_options(many=False)
 _RUN_OPTIONS = (
     click.option(

@@ -17,9 +17,9 @@ from lstmprof.commands import completion, options
 if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
-#: Seconds between lines of progress in a file or pipe.
+#: Seconds between lines of progress if the output is a file or pipe.
 _PRINT_EVERY_S = 10.0
-#: More skipped runs are counted, not named.
+#: Most skipped runs that are named; more are only counted.
 _MOST_SKIPPED = 8
 
 

@@ -22,23 +22,23 @@ from lstmprof.base.streams import CONTROL, styled
 
 #: Colours of bars, with a contrast of 3:1 or more on white and on black.
 BLUE, ORANGE = "#3b7dd8", "#c8710a"
-#: Least and largest width of bars, in characters.
+#: Least and largest width of a bar, in characters.
 _SHORTEST, _LONGEST = 8, 30
 _BLOCK = "█"
-#: Width of output to a pipe or a file, in characters.
+#: Width of the output to a pipe or file, in characters.
 PIPED = 100
-#: Spaces between columns; width of names below which columns are omitted instead.
+#: Spaces between columns; least width of names before lstmprof omits columns instead.
 _SPACE, _LEAST_NAME = 2, 32
-#: Below this width, headers say "fast" and "slow" instead of names of runs.
+#: Width below which headers say "fast" and "slow" instead of the runs' names.
 _NARROW = 100
-#: Indentation of wrapped lines only, so that a fake line of output in a name is visible.
+#: Indentation of wrapped lines; a fake line inside a name is visible by this indentation.
 _CONTINUED = "    "
-#: Replacements for characters that the output's encoding, such as ASCII, lacks.
+#: Character -> replacement if the output's encoding, such as ASCII, lacks the character.
 _NEAREST = str.maketrans(
     {"–": "-", "−": "-", "…": "~", "×": "x", "µ": "u", "±": "+-", "→": "->", "²": "2"}
 )
 
-#: A text that begins like this is a formula in a spreadsheet.
+#: Beginnings of texts that a spreadsheet runs as a formula.
 _RUN_BY_SPREADSHEETS = tuple("=+-@＝＋－＠")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?").fullmatch
 
@@ -304,7 +304,7 @@ def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> lis
     scale = 10**digits
     floors = [math.floor(v * scale) for v in values]
     missing = round(whole * scale) - sum(floors)
-    # the largest remainder method (Hamilton)
+    # distribute the missing units by the largest remainder method (Hamilton)
     by_remainder = sorted(range(len(values)), key=lambda i: floors[i] - values[i] * scale)
     for i in by_remainder[: max(missing, 0)]:
         floors[i] += 1

@@ -17,20 +17,20 @@ from lstmprof.breakdown.mean_step import MeanStep, lane_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import tables, timings, warned
 
-#: Decimals of milliseconds, to show microseconds.
+#: Decimals of times in milliseconds: three show microseconds.
 _DIGITS = 3
-#: A run with more lanes (devices of ranks) has one table with a row per lane.
+#: Most lanes (devices of ranks) of a run with a table each; more lanes are rows of one table.
 _LANES_EACH = 3
-#: A line warns if fewer activities than this share have a launch or an op. Chosen by hand.
+#: Share of activities with a launch or an op below which a line warns. Chosen by hand.
 _MOST_LINKED = 0.9
-#: At most so many parts of a step have own rows, if they take at least this share of it.
+#: Most parts of a step that have a row, and the least share of the step for a row.
 _PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
-#: A part of the breakdown has a column if it takes at least this share of some step.
+#: Least share of some step for which a part of the breakdown has a column.
 _LEAST_COLUMN_SHARE = 0.02
 _OTHER_WORK, _OTHER_IDLE = "other busy", "other idle"
 
-#: A part of the breakdown: (``busy`` or ``idle``, name, ns summed over the steps).
+#: A part of the breakdown: (``busy`` or ``idle``, name, sum over the steps in ns).
 Part = tuple[str, str, int]
 
 

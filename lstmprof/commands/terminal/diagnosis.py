@@ -39,7 +39,7 @@ from lstmprof.diagnose.verdict.verdict_text import (
     worst_first,
 )
 
-#: More than ``MANY`` diagnoses are a table, of which only ``SHOWN`` are printed in full.
+#: Most diagnoses without a table; of more, a table shows all, and ``SHOWN`` are printed in full.
 MANY, SHOWN = 6, 3
 
 

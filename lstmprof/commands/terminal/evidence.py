@@ -28,11 +28,11 @@ from lstmprof.diagnose.verdict.sentences import roofline_sentence
 
 #: Number of findings whose evidence is printed.
 _WITH_EVIDENCE = 3
-#: Longest name of a run in a column's header.
+#: Most characters of a run's name in a column's header.
 _WIDTH = 28
 _OF_DIFFERENCE = ">of difference"
 _REACH_HEADS = ("busy with", ">ms", ">roofline ms", ">% of roofline")
-#: A rare op is shown as "2 in 3 steps", with at most this many steps.
+#: Most steps in "2 in 3 steps", the text for an op that runs in few steps.
 _MOST_STEPS = 100_000
 
 

@@ -15,11 +15,11 @@ from lstmprof.commands import terminal
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
 
-#: Columns of text that are shortened in long lines.
+#: Columns whose texts are shortened if a line is too long.
 _LONG = ("name", "rule", "op", "within")
-#: Columns with names of parts of the breakdown, which ``PART_WORDS`` translates.
+#: Columns with names of the breakdown's parts, which ``PART_WORDS`` translates.
 _PARTS = ("category", "part")
-#: A narrow terminal omits this column.
+#: Name of the column that a narrow terminal omits.
 _SPARE = "rule"
 #: Unit of a column -> (minimum, unit to print, factor, decimals), largest minimum first.
 _SCALES = {
@@ -29,7 +29,7 @@ _SCALES = {
     "share": ((0, "%", 100, 1),),
     "1/s": ((0, "/s", 1, 0),),
 }
-#: Decimals of milliseconds, to show microseconds.
+#: Decimals of times in milliseconds: three show microseconds.
 _DIGITS = 3
 
 
@@ -73,7 +73,7 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
 
 
 def _rank_devices(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
-    # Not group_by, which would import Arrow's query engine.
+    # Avoid group_by, which would import Arrow's query engine.
     return set(zip(*(kernels[name].to_pylist() for name in ("rank", "device")), strict=True))
 
 

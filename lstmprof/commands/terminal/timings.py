@@ -9,9 +9,9 @@ from lstmprof.commands import terminal
 from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.runs.metadata import RunInfo
 
-#: Decimals of milliseconds, to show microseconds.
+#: Decimals of times in milliseconds: three show microseconds.
 _DIGITS = 3
-#: Columns of ``--table timings`` alone.
+#: Columns that only ``--table timings`` shows.
 _STATISTICS = (">mean ± std ms", ">p95 ms")
 
 

@@ -8,10 +8,10 @@ from lstmprof.base.numbers import listed
 from lstmprof.breakdown.lacks import NOTE
 from lstmprof.commands import terminal
 
-#: More lines of warnings than this are replaced by their kinds.
+#: Most lines of warnings; more are replaced by a line per kind.
 _LINES = 3
 _HEAD = "Warning: "
-#: A warning names the first run that has it, and this many others.
+#: Number of runs that a warning names after the first run.
 _NAMED = 2
 
 #: A warning: (kind, name of the run, sentence).

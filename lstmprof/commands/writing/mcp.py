@@ -19,7 +19,7 @@ lstmprof explains why a training step of an LSTM takes as long as it does, and w
 Record a run with a shell: `lstmprof run train.py` writes traces/train. Then call `verdict` on the
 run, apply its first fix, record the changed script under another name, and call `compare`: keep the
 fix only if the state is `pass`. The resource lstmprof://docs/agents.md describes the whole way."""
-#: Default number of rows that a tool returns; a table may have millions.
+#: Rows that a tool returns by default; a table may have millions.
 _ROWS = 50
 
 

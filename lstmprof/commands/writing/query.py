@@ -16,7 +16,7 @@ from lstmprof.commands import completion, options, terminal
 if TYPE_CHECKING:
     from lstmprof.breakdown.sql import Answer
 
-#: Default number of rows in a printed table; all are in memory, to find the widest text.
+#: Rows that are printed by default; all of these are in memory, to find the widest text.
 _FOR_READING = 1000
 
 

@@ -44,19 +44,19 @@ from lstmprof.events.annotate import OWN_CODE
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
-#: A cause must explain at least this share of the difference or step. Chosen by hand.
+#: Least share of the difference or step that a cause must explain. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: Beginning of ``Outcome.reason`` if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
 #: Words for ``causes.UNKNOWN`` if most of that time is work.
 _UNKNOWN_WORK = "work of an unknown category"
-#: Time without a known cause is mentioned only if it takes at least this share of the step.
+#: Least share of the step with which time without a known cause is mentioned.
 SMALL_SHARE = 0.01
 #: Kinds of time that may include the profiler's own work.
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
-#: A kind of time is the cause only if its excess is this share of the difference.
+#: Least excess of the kind of time that is the cause, as a share of the difference.
 CAUSE_SHARE = 0.3
 
 
@@ -226,7 +226,7 @@ def _profilers(finding: Finding) -> str:
 
 def _hiding_lack(profile: StepProfile) -> Lack | None:
     """Return the missing data that hides where time went."""
-    # on a mostly busy device, missing data hides little
+    # find out whether the device is mostly busy: then missing data hides little
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 

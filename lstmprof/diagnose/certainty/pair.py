@@ -21,23 +21,26 @@ from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels
 from lstmprof.implementations import CELL_OP, LAYER_OP
 
-#: Steps that differ by a smaller share count as equally long.
+#: Share of a difference below which steps count as equally long.
 EQUAL_SHARE = 0.02
-#: Calls of the same work differ by at most this share. Measured: 0 %; x[t] to x.unbind(0): 6 %.
+#: Largest difference in calls of the same work, as a share. Measured: 0 %; x[t] to x.unbind(0): 6
+#: %.
 SAME_SHARE = 0.02
-#: The same if TensorFlow omits short ops. Measured on tf-lstmcell, two loaded cores: 11 to 31 %.
+#: ``SAME_SHARE`` if TensorFlow omits short ops. Measured on tf-lstmcell, two loaded cores: 11 to 31
+#: %.
 SAME_SHARE_OF_EXECUTOR = 0.4
-#: Counts of calls that differ by a smaller factor are not mentioned.
+#: Least ratio of two counts of calls that a text mentions.
 LEAST_COUNT_FACTOR = 1.5
-#: If a step's interval is wider (end / begin), its verdict is at most "likely". Chosen by hand.
+#: Largest width (end / begin) of a step's interval with a verdict above "likely". Chosen by hand.
 _ROUGH = 2.0
-#: Intervals whose ends differ by a larger factor are printed as "unknown". Chosen by hand.
+#: Largest factor between the ends of a printed interval; otherwise "unknown". Chosen by hand.
 _MOST_FACTOR = 20.0
 _BESIDE_LAYERS = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.COMPILE, causes.START),
     *(causes.CTC, causes.QUEUE, causes.WAITING),
 )
-#: Recurrent layers explain Python or unrecorded time if they take this share of it. Chosen by hand.
+#: Share of Python or unrecorded time above which recurrent layers explain this time. Chosen by
+#: hand.
 _LAYERS_SHARE = 0.5
 #: Names of cells for users.
 CELLS = {
@@ -45,7 +48,7 @@ CELLS = {
     **dict.fromkeys(("aten::gru_cell", "aten::_thnn_fused_gru_cell"), "GRUCell"),
     "aten::rnn_tanh_cell": "RNNCell",
 }
-#: Matches what ``layer_in_words`` returns for cell ops and layer ops: ``50 LSTMCell calls per
+#: Pattern of the texts of ``layer_in_words`` for cell ops and layer ops: ``50 LSTMCell calls per
 #: step``.
 _CALLS = re.compile(r"(?P<number>[\d,.]+) (?P<op>.+) (?P<calls>calls? (?:per step|in the profile))")
 
@@ -68,7 +71,7 @@ def span_of(profile: StepProfile) -> Span:
     """Return the length of a step with its 95 % interval."""
     if profile.span is not None and profile.span.ns > 0:
         return profile.span
-    # a run without timings gets the usual spread between processes of the same code
+    # for a run without timings, use the usual spread between processes of the same code
     usual, ns = math.exp(Z95 * BETWEEN_PROCESSES), float(profile.length_ns)
     return Span(ns / usual, ns, ns * usual)
 
@@ -233,7 +236,7 @@ def layers_explain(finding: Finding | None) -> bool:
     """Return whether the recurrent layers may be why a kind of time is long."""
     if finding is None or finding.kind not in (*_BESIDE_LAYERS, causes.PYTHON, causes.UNRECORDED):
         return True
-    # outside PyTorch, layers run in a graph or a compiled loop
+    # outside PyTorch, Python is not the layers' time: layers run in a graph or compiled loop
     in_graph = finding.kind == causes.PYTHON and finding.slow.framework not in ("torch", None)
     if finding.kind in _BESIDE_LAYERS or in_graph:
         return False
@@ -259,7 +262,7 @@ _LEFT_OUT = "TensorFlow omits very short CPU ops from its profile"
 def short_ops_doubt(finding: Finding) -> str | None:
     """Return a doubt if short ops that TensorFlow omits may take this time."""
     fast, slow = finding.fast, finding.slow
-    # short ops appear as dispatch, of this run or of the fast run
+    # doubt dispatch of this run, then work that the fast run may show as dispatch
     if finding.kind == causes.DISPATCH and leaves_out(slow):
         return f"{_LEFT_OUT}; their time appears as dispatch"
     if finding.kind not in _BUSY or fast is None or not leaves_out(fast):

@@ -26,15 +26,15 @@ from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import Part, StepProfile, by_name, labels, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 
-#: Kinds of time with a smaller share of the step or difference are never the bottleneck.
+#: Least share of the step or difference of a kind of time that may be the bottleneck.
 NAMED_SHARE = 0.15
-#: Kinds of time with a smaller share of the step or difference get no fix.
+#: Least share of the step or difference of a kind of time that gets a fix.
 ADVISED_SHARE = 0.05
-#: Number of kernels or ops that a finding names as evidence.
+#: Most kernels or ops that a finding names as evidence.
 LARGEST = 3
 UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
-#: Kinds of time that are work. How much time a change of the work could save is usually unknown.
+#: Kinds of time that are work, for which the possible saving is usually unknown.
 _WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
 #: Name of the group of all waits of a device for its host.
 HOST = "host"
@@ -148,7 +148,7 @@ class Culprit:
 
 @dataclass(frozen=True)
 class PartTimes:
-    """The time of a finding in one part of the breakdown, in the steps of two runs."""
+    """How long one kind of time takes in one part of the breakdown, in two runs."""
 
     state: str
     part: str
@@ -183,7 +183,7 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """Return this kind of time in words: ``dispatch``, ``matmul and recurrent layer``."""
+        """Return the name for people, such as ``matmul and recurrent-layer matmul``."""
         ends = (self.fast_ns or 1, self.slow_ns or 1)
         large = [
             part
@@ -196,7 +196,7 @@ class Finding:
         del large[_MOST_PARTS:]
         words = PART_WORDS
         if any(c.part == "rnn" and c.family in ("gemm", "pointwise") for c in self.contributors):
-            # kernels of a recurrent layer are matmuls or elementwise, which are two kinds of time
+            # add the kind to the layer's name: kernels of a layer are matmuls or elementwise
             words = {**PART_WORDS, "rnn": f"recurrent-layer {self.kind}"}
             large.sort(key=lambda part: part.part == "rnn")  # "matmul and recurrent-layer matmul"
         return listed(words.get(part.part, part.part) for part in large) or causes.shown(self.kind)
@@ -226,7 +226,7 @@ def findings(
         group_ns: Counter[str] = Counter()
         for kind, ns in order.items():
             group_ns[group_of(kind, slow)] += ns if kind in CAUSES else 0
-        # if no kind of time saves much, the longest comes first
+        # put the longest kind of time first if no kind of time saves much
         if max(group_ns.values(), default=0) < NAMED_SHARE * whole:
             order = {row.kind: row.slow_ns for row in rows}
     ranked = _ranked(rows, order, slow)

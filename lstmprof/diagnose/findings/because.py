@@ -20,17 +20,18 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.diagnose.step_profile.tally import Spread, is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 
-#: A count is evidence if its calls take this share of the finding. Chosen by hand.
+#: Least share of the finding that calls take if their count is evidence. Chosen by hand.
 EVIDENCE_SHARE = 0.25
-#: A count explains a difference if it makes up this share of it. Chosen by hand.
+#: Least share of a difference that a count must explain. Chosen by hand.
 _BY_COUNT = 0.5
-#: Counts that differ by a smaller factor are treated as equal. Chosen by hand.
+#: Ratio below which two counts are treated as equal. Chosen by hand.
 _LEAST_FACTOR = 1.1
-#: An op with this share of a kind of time counts as all of it, and is not named. Chosen by hand.
+#: Share of a kind of time above which an op counts as all of this time, and is not named. Chosen by
+#: hand.
 _ALL_SHARE = 0.95
-#: Shorter work is not listed. Chosen by hand.
+#: Least share of the time of work that a text lists. Chosen by hand.
 _LEAST_LISTED_SHARE = 0.01
-#: Kernels overlap other work if the breakdown counts less than this share of their durations.
+#: Least share of kernels' durations in the breakdown if kernels do not overlap other work.
 _LEAST_OWN_SHARE = 0.8
 
 #: Noun → names of its counts in ``QUANTITIES``, the first for a host, the last for a device.
@@ -46,7 +47,7 @@ _NOUNS_OF_WORK = {
     causes.EMBEDDING: ("embedding",),
     causes.COPY: ("copy", "memset"),
 }
-#: Noun → plural for users. A sentence mentions work that takes at least the share ``_NAMED``.
+#: Noun → plural for users, for work that takes at least the share ``_NAMED``.
 _WORK = {
     "product": "matmuls",
     "convolution": "convolutions",
@@ -56,13 +57,13 @@ _WORK = {
 }
 _NAMED = 0.1
 _COPY_CALLS = "launches of copies or memsets"
-#: Words in the names of ops that compute a whole recurrent layer, and their libraries.
+#: (word in the name of an op that computes a whole recurrent layer, library of the op).
 _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 
 @dataclass(frozen=True)
 class _Items:
-    """Ops, kernels or calls with one noun, such as ``52 convolutions``."""
+    """Ops, kernels or calls of one sort, such as the 52 convolutions of a step."""
 
     noun: str
     number: float  # per step
@@ -211,7 +212,7 @@ def _is_mostly_one_op(finding: Finding, ops: _Items) -> bool:
 
 
 def _evidence_of_two(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Compare the calls in two runs, by number or else by time."""
+    """Compare the numbers of calls in two runs, or the times of these calls."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < EVIDENCE_SHARE * finding.delta_ns:
         return ""
@@ -237,7 +238,7 @@ def _without(items: _Items, number: float) -> float:
     spread = items.spread
     if not number or spread is None or not spread.uneven:
         return saved_ns
-    # assume that the calls to save are short ones
+    # assume that the saved calls are short calls
     return min(saved_ns, (items.number - number) * spread.median_ns)
 
 
@@ -282,7 +283,7 @@ def _length(items: _Items) -> str:
         return ""
     if spread.uneven:
         longest = f", longest {quantity(spread.longest_ns, 'ns')}"
-        # a call that is longer than the counted time overlaps mostly other work
+        # hide a longest call that exceeds the counted time: it overlaps mostly other work
         hidden = spread.longest_ns > items.ns * items.profile.steps
         return f"median {quantity(spread.median_ns, 'ns')}{'' if hidden else longest}"
     return lasting(spread) + (" each" if items.number != 1 else "")
@@ -302,7 +303,7 @@ def _each_time_step(items: _Items) -> str:
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
-    """Group the ops, kernels or calls of a kind of time by noun, most time first."""
+    """Group ops, kernels or calls by sort (convolution, copy …), most time first."""
     contributors: Sequence[Contributor] = finding.contributors
     if profile is not finding.slow:
         comparison = causes.comparison_of(finding.slow)
@@ -319,7 +320,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _time_by_noun(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return noun → (time, names of the ops and kernels that it counts), most time first."""
+    """Return, for each sort, the time and the names of its ops and kernels."""
     spent: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -330,7 +331,7 @@ def _time_by_noun(
 
 
 def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
-    """Return the noun that counts an op, kernel or call of this kind of time."""
+    """Return the sort of an op, kernel or call as a noun, such as ``launch``."""
     name = contributor.name
     if name is None:
         return None

@@ -65,9 +65,9 @@ def shown(kind: str) -> str:
 WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
 
 _PRODUCTS = ("gemm", "conv", "attention")
-#: Python frames that start or stop jax.profiler or torch.profiler.
+#: Pattern of Python frames that start or stop jax.profiler or torch.profiler.
 _PROFILER_FRAME = re.compile(r"\bprofiler\.py(?::\d+|\(\d+\):) (?:start|stop)(?:_trace)?$")
-#: A range around PyTorch's backward pass.
+#: Pattern of the name of a range around PyTorch's backward pass.
 _BACKWARD = re.compile(r"\W*backward\W*", re.IGNORECASE)
 _MOVES = ("layout", "transfer", "memset")
 
@@ -149,7 +149,7 @@ RULES = (
     Rule(
         DISPATCH,
         _part("dispatch"),
-        "an op that only arranges work, such as a view",
+        "an op that computes nothing itself, such as a view or a wrapper around other ops",
     ),
     Rule(DISPATCH, lambda c, run: c.call_overhead, "the call from Python into an op"),
     Rule(

@@ -33,7 +33,7 @@ class Quantity:
 
 
 def spread_of(profile: StepProfile, noun: str) -> Spread | None:
-    """Return number and durations of the events that a noun counts, such as ``launch``."""
+    """Return the number and durations of, for example, all launches (``"launch"``)."""
     spread = profile.tally.get(noun)
     return spread if spread and spread.count else None
 
@@ -74,7 +74,7 @@ def _bytes(table: str) -> Amount:
 def _value_reads(profile: StepProfile) -> float:
     """Count the values that the host reads per step."""
     outer = [row for row in profile.rows("ops") if row["name"] in VALUE_READS]
-    # ``aten::item`` contains this op; count one of the two
+    # prefer this op, because ``aten::item`` contains it: each read then counts once
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
     return _per_step(profile, inner or outer)
 
@@ -90,7 +90,7 @@ def _layers(on_device: bool) -> Amount:
 
 
 def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
-    """Return mean, median and longest duration of the events with one noun."""
+    """Return the mean, median and longest duration of, for example, launches."""
 
     def length(statistic: str) -> Amount:
         name = f"{statistic}_ns"
@@ -178,7 +178,7 @@ _LAUNCHES = (
     *_PACE,
 )
 
-#: Counts and durations that are evidence for each kind of time.
+#: Kind of time → names of the counts and durations that are evidence.
 EVIDENCE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(KINDS, ()),
     "launch": _LAUNCHES,

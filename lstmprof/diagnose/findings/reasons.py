@@ -18,19 +18,20 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.threads import VALUE_READS
 from lstmprof.runs.fields import ThreadTime
 
-#: With this many times as many instructions, the same calls run different code. Chosen by hand.
+#: Ratio of instructions above which the same calls run different code. Chosen by hand.
 _MORE_INSTRUCTIONS = 1.5
-#: Clock rates, or shares of CPU time, that differ by less count as equal. Chosen by hand.
+#: Difference below which clock rates, or shares of CPU time, count as equal. Chosen by hand.
 _ALIKE = 0.1
-#: Threads spin, or wait for each other, if they keep this many more CPUs busy. Chosen by hand.
+#: Least number of additional busy CPUs if threads spin or wait for each other. Chosen by hand.
 _MORE_CPUS = 0.5
-#: ns per microcode assist for a denormal; 69 to 70 measured on a Xeon (family 6, model 167).
+#: Time of a microcode assist for a denormal in ns; 69 to 70 measured on a Xeon (family 6, model
+#: 167).
 _ASSIST_NS = 70
 #: Bytes that a cache miss reads: a cache line of all x86 and most Arm CPUs.
 _LINE_BYTES = 64
-#: Threads with a smaller share of the busiest thread's CPU time count as idle. Chosen by hand.
+#: Share of the busiest thread's CPU time below which a thread counts as idle. Chosen by hand.
 _BUSY = 0.25
-#: A reason must explain at least this share of the difference between the steps. Chosen by hand.
+#: Least share of the difference between steps that a reason must explain. Chosen by hand.
 _EXPLAINING_SHARE = 0.25
 #: The op with which autograd searches gradients for NaN in anomaly mode
 #: (torch/csrc/autograd/engine.cpp).
@@ -48,12 +49,12 @@ class Reason:
     setting: str = ""
 
 
-#: Threads share CPUs or spin.
+#: Name of the reason that threads share CPUs or spin.
 THREADS = "threads"
-#: Only settings differ.
+#: Name of the reason that only settings differ.
 SETTINGS = "settings"
 NOT_RECORDED = Reason("not recorded", "the profiles do not show why")
-#: Reasons that lie in the code or its settings, not in the machine.
+#: Names of reasons that lie in the code or the settings, not in the machine.
 EXPLAINS = (
     *("denormals", "anomaly mode", "kernel path", THREADS, "page faults", "other code", SETTINGS),
 )
@@ -321,15 +322,15 @@ def _preemptions_per_s(profile: StepProfile) -> float | None:
     return times / wall_ns * 1e9 if wall_ns and times is not None else None
 
 
-#: A slower call takes at least this many times as long.
+#: Least ratio of the time of a slower call to the same call's time in the fast run.
 LONGER = 1.5
-#: Numbers of calls that differ by a smaller share count as equal.
+#: Difference below which numbers of calls count as equal, as a share of the fast run's number.
 AS_MANY = 0.02
 
 
 def marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
     """Mark the calls that take longer in the slow run."""
-    # Without data on the waits of both scripts, all their waits count as Python.
+    # count all waits as Python unless both runs show the waits of their scripts
     names, waits = slower_names(fast, slow), fast.shows_waits and slow.shows_waits
     return _marked(fast, names, waits), _marked(slow, names, waits)
 

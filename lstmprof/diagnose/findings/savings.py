@@ -1,9 +1,9 @@
-"""How much shorter a step would be without one kind of its time.
+"""How much shorter a step would be without one kind of its work, such as casts.
 
-For casts and copies on a device, a replay of the step without them decides: they may cost nothing
-if the device waits for its host anyway, or more than their time, because launches also vanish. Work
-with a known least time (``roofline``) saves the time above it. All else saves its whole time, which
-is an upper bound.
+For casts and copies on a device, lstmprof replays the step without them. The replay may save
+nothing if the device waits for its host anyway. It may save more than their time, because their
+launches also go. For work with a known least time (``roofline``), the saving is the time above the
+least time. For all other work, the saving is its whole time, which is an upper bound.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 
-#: A saving is a difference of two runs, the whole time, time above the roofline, or a replay's.
+#: Sources of a saving: difference of two runs, the whole time, time above the roofline, a replay.
 DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "replay"
 
-#: Kind of time → the replay's change that removes it.
+#: Kind of time → the replay's change that removes this time.
 _REPLAYED = {causes.CAST: without_casts, causes.COPY: without_copying}
-#: Kinds of time with a smaller share of the step are not replayed.
+#: Least share of the step of a kind of time that is replayed.
 _LEAST_SHARE = 0.05
-#: Replays are doubtful if the replay of the unchanged step is off by more than this share.
+#: Largest error of replaying the unchanged step; above it, replays are doubtful.
 REPLAY_ERROR = 0.05
-#: Steps with more events are not replayed, because this takes 3 s on an EPYC.
+#: Most events of a step that is replayed; a replay of so many takes 3 s on an EPYC.
 _MOST_EVENTS = 200_000
 
 
@@ -70,7 +70,7 @@ def _replayed(
     """Replay the step without its casts, and without its copies."""
     least = _LEAST_SHARE * profile.length_ns
     replayed_kinds = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]
-    # without launches, a replay does not know which work waits for which
+    # replay nothing without launches, because it is unknown which work waits for which
     unlinked = any(lack.kind in (NO_HOST, NO_LAUNCHES) for lack in profile.lacks)
     if profile.device is None or not replayed_kinds or unlinked:
         return

@@ -11,11 +11,11 @@ from lstmprof.base.numbers import cropped, listed, number_of
 from lstmprof.runs.metadata import RunInfo
 
 DENORMALS, ANOMALY, ONEDNN = "denormals", "anomaly mode", "oneDNN"
-#: How the CPU thread of the step treats denormals.
+#: Names of the CPU's settings for denormals in the thread of the step.
 FLUSH, AS_ZERO = "flush to zero", "denormals are zero"
-#: The value of an environment variable that is not set.
+#: Value of an environment variable that is not set.
 UNSET = "unset"
-#: Further differences are only counted.
+#: Most differences that are listed; further differences are only counted.
 _MOST_LISTED = 4
 
 
@@ -49,11 +49,11 @@ def denormals(info: RunInfo) -> str | None:
     """Return whether denormals are ``flushed`` to zero or ``kept``."""
     flushed = info.denormals_flushed
     thread_words = None if flushed is None else "flushed" if flushed else "kept"
-    # if the framework's own setting is known, it decides
+    # prefer the framework's own setting if it is known
     return info.settings.framework_denormals or thread_words
 
 
-#: In the order in which differences are listed.
+#: Settings to compare, in the order in which differences are listed.
 SETTINGS = (
     Setting(DENORMALS, denormals),
     Setting(FLUSH, _at("settings.flush_to_zero"), False),

@@ -40,7 +40,7 @@ from lstmprof.runs.directory import cache_folder, usable_cache
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.runs.run import Run, is_run, open_run
 
-#: Implementations that run a layer in one op, preferred ones first.
+#: Framework → implementations that run a layer in one op, the preferred implementation first.
 LAYER_ROWS: Mapping[str, tuple[str, ...]] = {
     "torch": ("torch-nn-lstm",),
     "tensorflow": ("tf-cudnnlstm", "tf-lstmblockfusedcell"),
@@ -59,7 +59,7 @@ _OPS = {
 TABLES = ("ledger", "collectives")
 BUILTIN = "builtin"
 ITERATIONS = 30
-#: Seconds per timed round. A layer op is so fast that this is enough.
+#: Seconds per timed round, enough because a layer op is fast.
 TIMING_S = 5.0
 
 State = Literal["faster", "slower", "same", "unknown"]

@@ -21,7 +21,7 @@ $fields)
 network = $module.build(workload)  # the file lstmprof/implementations/$folder/$module.py
 """
 
-#: How a network may differ from one forward LSTM layer with a head: ``layers``, ``gru``…
+#: Differences of a network from one forward LSTM layer with a head: ``layers``, ``gru``…
 _Extras = frozenset[str]
 _ONE: _Extras = frozenset()
 _FORWARD: _Extras = _ONE | {"layers"}
@@ -112,7 +112,7 @@ def _values(name: str, framework: str, w: Workload) -> dict[str, object]:
         "equinox_head": (
             "jax.vmap(self.head)(outputs)" if w.every_step else "self.head(outputs[-1])"
         ),
-        # the first output of ONNX's LSTM has all time steps, the second only the last one
+        # name the first output of ONNX's LSTM for all time steps, the second for the last step
         "onnx_outputs": '["seen"]' if w.every_step else '["", "seen"]',
         "onnx_axis": int(w.every_step),
         "backend": framework,

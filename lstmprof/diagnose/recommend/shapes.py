@@ -83,7 +83,7 @@ def shape_of(breakdown: Breakdown) -> Shape:
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
     """Return the layer that takes most time."""
     rows: list[dict[str, Any]] = breakdown.table(LAYERS).to_pylist()
-    # if the number of calls is unknown, the times are sums over all calls
+    # multiply by the calls; if their number is unknown, times are sums over all calls
     return max(rows, key=lambda row: call_ns(row) * (row["calls"] or 1), default=None)
 
 

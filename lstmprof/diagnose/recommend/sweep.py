@@ -26,9 +26,9 @@ from lstmprof.workloads import Workload
 
 Progress = Callable[[str], None]
 
-#: Implementations this many times as slow in the first round get no more rounds.
+#: Ratio of times in the first round from which an implementation gets no more rounds.
 FAR_BEHIND = 2.0
-#: CPU seconds of a round besides its timed steps, measured on two cores of a Xeon.
+#: Framework → CPU seconds of a round outside its timed steps, measured on two cores of a Xeon.
 WORKER_S = {"torch": 7.0, "jax": 8.0, "tensorflow": 11.0}
 OTHER_WORKER_S = 15.0  # not measured
 #: Seconds of timed steps per round, in the first round and in later rounds.
@@ -156,7 +156,7 @@ def _captured(
     left: list[LeftOut],
 ) -> Iterator[tuple[str, Breakdown]]:
     """Yield the breakdown of each run, captured or reused; append failures to ``left``."""
-    # reuse runs only for a whole group, because its processes take turns
+    # reuse runs only for a whole group, because a group's processes take turns
     is_done = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
     todo = [group for group, is_kept in zip(groups, is_done, strict=True) if not is_kept]
     names = {name: request for group in groups for name, request in group.items()}
@@ -173,7 +173,7 @@ def _captured(
 
 
 def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
-    """Return whether an existing run was made by this code on such a machine."""
+    """Return whether an existing run has the same code, threads and CPU model."""
     if not is_run(run_path):
         return False
     info = open_run(run_path).info

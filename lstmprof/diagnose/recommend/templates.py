@@ -264,7 +264,7 @@ class Network(tf.Module):
 {_WEIGHTS}{_HEAD}
     def __call__(self, inputs):  # (time, batch, features)
 """
-#: A loop over time steps that calls a cell with its input x and its states h, c.
+#: Template of a loop over time steps that calls a cell with its input x and its states h, c.
 _LOOP = """\
         start = 0, zeros, zeros, tf.TensorArray(tf.float32, $time_steps)
         _, h, _, outputs = tf.while_loop(lambda t, *_: t < $time_steps, step, start)

@@ -201,7 +201,7 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
 def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
     """Return the advice whose cause becomes the verdict's cause."""
     wide = {row.name for row in TABLE if row.several_kinds}
-    # the fix must save at least half of the step or difference, or an unknown time
+    # keep fixes that save at least half of the step or difference, or an unknown time
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
     leading = {row.name: row.kinds for row in TABLE if row.first}
     first = [a for a in large if a.name in leading]
@@ -222,10 +222,10 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         return None
     saves_ns = None if match.saves_ns is None else min(match.saves_ns, _limit_ns(remedy, finding))
     fast, slow = finding.fast, finding.slow
-    # None is equal to None: two unknown implementations count as one implementation
+    # compare implementations; two unknown implementations (None) count as equal
     alike = fast and (fast.implementation, fast.framework) == (slow.implementation, framework)
     if fast is not None and alike:
-        # a cause that the fast run has, too, explains only a part of the difference
+        # check the fast run: a cause of both runs explains only a part of the difference
         alone = next((f for f in findings(None, fast) if f.kind == finding.kind), None)
         before = None if alone is None else remedy.decide(alone)
         if before is not None and _is_worth(before.saves_ns, fast.length_ns):
@@ -246,7 +246,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         source=match.source or _source(remedy, framework),
         implementation=match.implementation,
         instead=remedy.instead,
-        # on a CPU, a step may gain more, because caches then hold other data
+        # set no upper limit on a CPU: a step may gain more, because caches then hold other data
         at_most=match.at_most or slow.device is not None,
     )
 

@@ -1,4 +1,4 @@
-"""Causes: layers that run one cell at a time, or are called once per time step."""
+"""Causes of slow steps: a layer runs cell by cell, or the program calls it once per time step."""
 
 from __future__ import annotations
 
@@ -29,27 +29,28 @@ from lstmprof.diagnose.seen.recurrent import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 
-#: ``values_in_loop`` needs a read after this share of the cells (T cells: T − 1 reads between).
+#: Least share of cells after which ``values_in_loop`` needs a read (T cells: T − 1 reads between).
 _LEAST_READ = 0.5
-#: This many calls per step are a loop over time; without shapes, 8 may be layers. Chosen by hand.
+#: Fewest calls per step of a loop over time, and without shapes (8 may be layers). Chosen by hand.
 _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
 _UNLESS = "unless an input depends on an earlier output"
-#: A function over trees runs the cells if it takes this share of their time. Chosen by hand.
+#: Least share of the cells' time in a function over trees that runs the cells. Chosen by hand.
 _TREE_SHARE = 0.5
-#: An op inside a cell, in a loop over time steps in TensorFlow or Keras.
+#: Pattern of an op inside a cell, in a loop over time steps in TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
 #: (framework, device) → (implementation, its layer op, cells for which the op beats a loop).
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
-    # nn.GRU saves only Python and dispatch: 8.3 → 5.7 ms (32 units), 142 → 137 ms (512)
+    # without gru: nn.GRU saves only Python and dispatch: 8.3 → 5.7 ms (32 units), 142 → 137 ms
+    # (512)
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
     ("tensorflow", "cuda"): (
         "tf-cudnnlstm",
         "keras.layers.{} with the options that cuDNN needs",
         ("lstm", "gru"),
     ),
-    # BlockLSTM took 1.23 times as long as a loop of cells
+    # without cells: BlockLSTM took 1.23 times as long as a loop of cells
     ("tensorflow", "cpu"): ("tf-lstmblockfusedcell", "BlockLSTM", ()),
     ("tensorflow1", "cuda"): ("tf1-cudnnlstm", "tf.contrib.cudnn_rnn.Cudnn{}", ("lstm", "gru")),
     ("tensorflow1", "cpu"): ("tf1-lstmblockfusedcell", "tf.contrib.rnn.LSTMBlockFusedCell", ()),
@@ -75,11 +76,13 @@ _COMPILED = {
     "tensorflow": "compile the loop: tf.function(jit_compile=True)",
     "jax": "put jax.jit around the scan",
 }
-#: Eager → compiled LSTM cell with LayerNorm (torch 2.13, CPU): 3.0 → 9.7 ms, 29.5 → 18.2 ms.
+#: Fix in PyTorch on a CPU; LSTM cell with LayerNorm, eager → compiled (torch 2.13): 3.0 → 9.7 ms,
+#: 29.5 → 18.2 ms.
 _ON_TORCH_CPU = (
     "try torch.compile(cell): in two tests on a CPU, the step became 0.6× and 3× as long"
 )
-#: (module names, whether the fix helps on a CPU, fix). mLSTM, 128 time steps, CPU: 175 → 9.4 ms.
+#: Fixes by module: (names, whether the fix helps on a CPU, fix). mLSTM, 128 time steps, CPU: 175 →
+#: 9.4 ms.
 _KERNELS = (
     (
         re.compile(r"(?i)mlstm|xlstm"),
@@ -98,7 +101,7 @@ _KERNELS = (
         "compute all time steps at once: use a parallel scan (on a GPU, accelerated-scan)",
     ),
 )
-#: An op that runs at least this often per time step counts as work of every time step.
+#: Least runs per time step of an op that counts as work of every time step.
 _EACH = 0.9
 
 
@@ -140,9 +143,9 @@ def forms_trees(profile: StepProfile) -> bool:
 @Remedy(
     name="layer in one op",
     cause="the layer runs one cell at a time",
-    fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
-    condition="A step runs eight or more LSTM cells one by one. On a CPU, only layers of "
-    "PyTorch count, because the layer ops of other frameworks are not faster there",
+    fix="use torch.nn.LSTM, or keras.layers.LSTM on a GPU: one call runs all time steps",
+    condition="A step runs eight or more LSTM cells one by one. On a CPU, this cause is named only "
+    "for PyTorch: in TensorFlow, an op for the whole layer is not faster on a CPU",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
@@ -345,18 +348,18 @@ def _cell(profile: StepProfile) -> str:
     name="input matmul before the loop",
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="A built-in implementation (`lstmprof list`) with a handwritten cell multiplies "
-    "the inputs by their weights in every time step. On a CPU, dispatch must also "
-    "take at least half of the step",
+    condition="`lstmprof capture` measured one of lstmprof's own implementations (`lstmprof list`)."
+    " Its cell multiplies the input by the weights in every time step. On a CPU, dispatch also "
+    "takes at least half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     sources=("https://arxiv.org/abs/1604.01946",),
 )
 def input_matmuls(f: Finding) -> Match | None:
-    # On a CPU, the matmul outside the loop saves only calls: 2.70 → 2.29 ms, 64.9 → 66.8 ms.
     needed = 1 if f.slow.info.mode == "forward" else 2
     products = _per_cell(f.slow, "products")
     if products < needed + 0.9 or not _written_by_hand(f.slow):
         return None
+    # require mostly calls on a CPU: the fix saves only calls: 2.70 → 2.29 ms, 64.9 → 66.8 ms
     mostly_calls = f.kind == DISPATCH and 2 * f.slow_ns >= f.slow.length_ns
     if f.slow.runs_on != "cuda" and not mostly_calls:
         return None
@@ -371,8 +374,9 @@ def input_matmuls(f: Finding) -> Match | None:
     name="fused cell",
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="A built-in implementation (`lstmprof list`) with a handwritten cell runs five or "
-    "more elementwise ops per time step. On a CPU, a faster run of torch-compile is the baseline",
+    condition="`lstmprof capture` measured one of lstmprof's own implementations (`lstmprof list`)."
+    " Its cell runs five or more elementwise ops per time step. On a CPU, a faster run of "
+    "torch-compile is the baseline",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -387,7 +391,7 @@ def separate_gates(f: Finding) -> Match | None:
     seen = f"{count(pointwise)} elementwise ops per time step"
     if f.slow.runs_on == "cuda":
         return Match(seen)
-    # on a CPU, a compiled cell saved only 0.4 of 45.8 ms
+    # on a CPU, require a fast compiled run: in a test, a compiled cell saved only 0.4 of 45.8 ms
     if f.fast is None or f.fast.implementation != "torch-compile":
         return None
     return Match(seen, fix="use torch.compile(cell)", implementation="torch-compile")

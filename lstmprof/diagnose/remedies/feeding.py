@@ -20,7 +20,8 @@ _SINGLE_LOADER = re.compile(r"enumerate\(DataLoader\)#_SingleProcess")
 _WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
 _NEXT_ELEMENT = re.compile(r":IteratorGetNext|^IteratorGetNext")
 _PREFETCH = re.compile(r"Prefetch")
-#: ns to pass a small batch on from a DataLoader worker (torch 2.13: 1.0 ms; without workers 0.06).
+#: Time to pass a small batch from a DataLoader worker in ns (torch 2.13: 1.0 ms; without workers
+#: 0.06).
 _HAND_OVER_NS = 1_000_000
 
 

@@ -41,17 +41,20 @@ _KERAS = (
     ),
     (r"(?:lstm|gru)_cell\w*/.*(?:dropout|random_uniform)", "recurrent_dropout=0"),
 )
-#: Keras 3 draws dropout masks outside the cell; recurrent dropout needs a matmul per gate.
+#: Patterns of dropout in Keras 3: masks are drawn outside the cell; recurrent dropout needs a
+#: matmul per gate.
 _DROPOUT = re.compile(r"(?:lstm|gru)\w*/stateless_dropout")
 _PRODUCT_A_GATE = re.compile(r"while/(?:lstm|gru)_cell\w*/MatMul_7:")
 _UNROLLED = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell_\d+/")
 _LOOP = re.compile(r"(?:lstm|gru)\w*\)*/.*while", re.IGNORECASE)
-#: Scope of a Keras cell. TensorFlow's own cells have other scopes: basic_lstm_cell, or inside rnn.
+#: Pattern of a Keras cell's scope. TensorFlow's own cells have other scopes: basic_lstm_cell, or
+#: inside rnn.
 _KERAS_CELL = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell\w*/")
-#: Keras 2 without cuDNN runs standard_lstm; once inlined, only weight reads show the layer.
+#: Pattern of weight reads, which alone show a layer if Keras 2 inlined standard_lstm (without
+#: cuDNN).
 _READS = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/Read(?:_\d)?/ReadVariableOp:")
 _INLINED = re.compile(r"(?:^|PartitionedCall/)while(?:_\d+)?/(?:body/_\d+/while/)?")
-#: Paths of a cell in a loop (group 1), and of an op that selects the state by a mask.
+#: Patterns of paths: a cell in a loop (group 1), an op that selects the state by a mask.
 _LOOP_OF_CELL = re.compile(r"(.*while/(?:body/)?)(?:lstm|gru|simple_rnn)_cell\w*/")
 _CHOICE = re.compile(r"(.*while/(?:body/)?)(?:SelectV2(?:_\d+)?(?::SelectV2)?|select_n)")
 _LAYERS_LOOP = re.compile(r"(?i)(?:lstm|gru|rnn)\w*\)*/while/(?:body/)?$")
@@ -59,7 +62,7 @@ _CALLS = re.compile(r"closed_call/|jit\(_where\)/")
 _WHERE, _TANH = re.compile(r"^aten::where$"), re.compile(r"^aten::tanh$")
 _CUDNN = re.compile(r"CudnnRNN|_cudnn_rnn|miopen_rnn|mkldnn_rnn_layer|aten::lstm$|aten::gru$")
 _NAMES = {"torch": "PyTorch", "jax": "JAX"}
-#: This many selections by a mask per step are a loop over time steps. Chosen by hand.
+#: Fewest selections by a mask per step in a loop over time steps. Chosen by hand.
 _TIME_STEPS = 8
 _SIMILAR = "batch sequences of similar length"
 
@@ -129,7 +132,7 @@ def _in_one_op(profile: StepProfile) -> bool:
 def masks_in_the_loop(profile: StepProfile) -> float:
     """Count how often per step a layer's loop selects its state by a mask."""
     if profile.framework in TORCH:
-        # PyTorch's ops have no scope, so frames and the number of tanh ops decide
+        # decide by frames and the number of tanh ops, because PyTorch's ops have no scope
         times = times_called(profile, _WHERE) if profile.seen.keras_frames else 0.0
         return times if times >= max(times_called(profile, _TANH), _TIME_STEPS) else 0.0
     paths = {_CALLS.sub("", path): times for path, times in profile.seen.paths.items()}
@@ -194,9 +197,9 @@ def masked(f: Finding) -> Match | None:
 @Remedy(
     name="Keras off its standard loop",
     cause="Keras runs its own loop over time steps on the GPU instead of cuDNN",
-    fix="set use_cudnn=True (Keras 3): the error message then says why the layer cannot use cuDNN",
-    condition="A GPU runs a Keras layer as a loop instead of a cuDNN op, and the profile shows "
-    "no reason, such as a mask",
+    fix="set use_cudnn=True (Keras 3): Keras then raises an error that says why cuDNN cannot run",
+    condition="A GPU runs a Keras layer as a loop instead of a cuDNN op. The profile shows no "
+    "known obstacle to cuDNN, such as a mask",
     kinds=(*HOST, *WORK),
     frameworks=TENSORFLOW,
     sources=(
@@ -221,9 +224,10 @@ def standard_loop(f: Finding) -> Match | None:
 @Remedy(
     name="a layer op for Keras",
     cause="Keras runs the layer as a loop over time steps, not in one op",
-    fix="upgrade Keras, or use torch.nn.LSTM (PyTorch) or jax.experimental.rnn.lstm (JAX)",
-    condition="The step runs a recurrent layer of Keras, and no single op runs the whole layer."
-    " The profile shows no reason, such as a mask",
+    fix="with PyTorch, use torch.nn.LSTM; with JAX, Keras 3.14 or jax.experimental.rnn.lstm",
+    condition="Keras runs a recurrent layer on PyTorch or on a GPU with JAX, and no single op runs "
+    "the whole layer. On a GPU, the profile also shows no known obstacle to cuDNN, such as "
+    "a mask",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     sources=(

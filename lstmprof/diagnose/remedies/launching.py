@@ -35,13 +35,13 @@ from lstmprof.implementations import LOOP
 
 #: The category of kernels whose work does not grow with the batch size.
 _NOT_OF_THE_BATCH = "optimizer"
-#: Frames and ranges of code that Inductor compiled, which launches kernels from Python.
+#: Pattern of frames and ranges of code that Inductor compiled, which launches kernels from Python.
 INDUCTOR = re.compile(
     r"torchinductor|/c[0-9a-z]{40,}\.py|torch/_(?:inductor|dynamo)/|Torch-Compiled Region"
     r"|CompiledFxGraph|CompiledFunction"
 )
-#: Ops whose result size depends on the data. The host waits for it, so a CUDA graph cannot contain
-#: them.
+#: Pattern of ops whose result size depends on data; the host waits for the size, which CUDA graphs
+#: forbid.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
 _GRAPH = "torch.compile(mode='reduce-overhead')"
 _COLLECTIVE = "collective"
@@ -150,8 +150,8 @@ def unfused(f: Finding) -> Match | None:
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The step does not use the fused form of its optimizer. The optimizer takes at "
-    "least half of a kind of time, such as elementwise, or launches ten or more "
+    condition="The optimizer has a fused form, but the step does not use it. The optimizer also "
+    "takes at least half of the elementwise, dispatch or Python time, or it launches ten or more "
     "kernels per step while the GPU waits for launches",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
@@ -209,11 +209,11 @@ def _can_fuse(profile: StepProfile) -> bool:
     sources=("https://openxla.org/xla/tf2xla",),
 )
 def xla(f: Finding) -> Match | None:
-    # XLA on a CPU made steps 1.1 to 1.25 times as long; unrolling Keras helps: 4.8 → 4.4 ms.
     profile = f.slow
     row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.runs_on == "cpu"
     if profile.info.xla or is_retraced(profile) or is_compiled(profile):
         return None
+    # on a CPU, only unroll Keras (4.8 → 4.4 ms): XLA made steps 1.1 to 1.25 times as long
     if on_cpu:
         if row is not None or not is_keras(profile) or form_of(profile) != LOOP:
             return None

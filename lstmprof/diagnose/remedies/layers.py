@@ -52,12 +52,10 @@ _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BF
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _MEET = "let cuDNN run its persistent kernels"
-#: Fewer hidden units are advised for a larger layer only as a last resort, because the network
-#: would change.
+#: Most hidden units for which fewer units are advised at once; fewer units change the network.
 _FEW_UNITS = 256
 _ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
-#: A layer has at least this many weight arrays; fewer copies per call are not copies of the
-#: weights.
+#: Fewest weight arrays of a layer; fewer copies per call are not copies of the weights.
 _WEIGHTS = 4
 _FLATTENS = "aten::_cudnn_rnn_flatten_weight"
 _MIOPEN = "aten::miopen_rnn"

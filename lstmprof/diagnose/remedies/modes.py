@@ -21,7 +21,7 @@ from lstmprof.diagnose.step_profile import labels
 
 #: The op that anomaly mode calls for each gradient.
 _CHECK = "aten::isnan"
-#: Values of environment variables that turn on a slow debugging aid.
+#: Environment variable → pattern of values that turn on a slow debugging aid.
 _DEBUGGING = {
     "CUDA_LAUNCH_BLOCKING": re.compile("1"),
     "TORCH_SHOW_CPP_STACKTRACES": re.compile("1"),
@@ -49,7 +49,7 @@ def anomaly_mode(f: Finding) -> Match | None:
     if not nodes or checks < nodes:
         return None
     times = often(f.slow, checks / f.slow.steps)
-    # the saving is unknown, because part of the work of anomaly mode has no events
+    # give no saving, because a part of the work of anomaly mode has no events
     return Match(f"autograd checks gradients for NaN {times} ({_CHECK})")
 
 
@@ -157,8 +157,7 @@ def debugging(f: Finding) -> Match | None:
     if launches:
         number = f"{count(launches)} launches{profile.per_step}"
         seen = f"{number} return only after their kernel has ended"
-        # without these waits, host and GPU would overlap: the step saves at most the shorter of
-        # busy and idle time
+        # save at most the shorter of busy and idle time, which overlap without these waits
         saves_ns = min(profile.busy_ns, profile.length_ns - profile.busy_ns)
         cause = "each launch call waits for its kernel, as with CUDA_LAUNCH_BLOCKING=1"
         return Match(

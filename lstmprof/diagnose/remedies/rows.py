@@ -12,13 +12,13 @@ from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.seen import Fact, Gaps
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 
-#: Kinds of time of many causes: waiting for the host; matmuls and elementwise ops.
+#: Kinds of time of many causes: waits for the host; matmuls and elementwise ops.
 HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
-#: TensorFlow 1 has other functions. Profiles without a version count as TensorFlow 2.
+#: Framework name of TensorFlow 1, which has other functions; profiles without a version count as 2.
 TENSORFLOW_1 = ("tensorflow1",)
-#: This many kernels, launches or calls per step are many. Chosen by hand.
+#: Fewest kernels, launches or calls per step that count as many. Chosen by hand.
 SERIES = 10
 _COMPILED_OP = re.compile(r"^Torch-Compiled|CompiledF|^TorchDynamo|^XlaLaunch|:Xla(?:Launch|Run)")
 _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
@@ -121,7 +121,7 @@ def series_of_launches(finding: Finding) -> int | None:
     """Return the time of the gaps between kernels, if slow launches explain the gaps."""
     gaps = finding.slow.seen.gaps
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:
-        # few kernels, or kernels that last longer than the gaps before them
+        # launches explain nothing: few kernels, or kernels longer than the gaps before them
         return None
     waits_ns = max(gaps.all_ns, finding.slow.waits_for_host_ns)
     # unusually long gaps have another cause

@@ -30,10 +30,10 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import LOOP
 
-#: This many matmuls, or runs of a loop's body, per step are a loop over time steps. Chosen by hand.
+#: Fewest matmuls, or runs of a loop's body, per step of a loop over time steps. Chosen by hand.
 _SERIES = 8
 _PRODUCT = re.compile(r"while/body/.*dot_general$")
-#: Ops that the loop runs for each matmul, and for each matmul's gradient.
+#: Pattern of ops that the loop runs for each matmul, and for each matmul's gradient.
 _BY_MATMUL = re.compile(r"while/body/.*(?:dot_general|transpose|add_any)$")
 _JAX_TANH = re.compile(r"while/body/.*tanh$")
 _LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile(r"(?i)gru")
@@ -124,9 +124,9 @@ def small_loop(f: Finding) -> Match | None:
     ),
 )
 def gates_apart(f: Finding) -> Match | None:
-    # XLA calls the ops of the loop one by one, which takes longer than a small op's work.
     profile = f.slow
     rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]
+    # on a CPU, XLA calls a loop's ops one by one, which takes longer than the work of small ops
     if profile.runs_on != "cpu" or not rows or 4 * f.slow_ns < profile.length_ns:
         return None
     steps = sum((row["time_steps"] or 0) * (row["calls"] or 0) for row in rows) / profile.steps

@@ -31,7 +31,8 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.implementations import LAYER_OP
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
-#: This many backward ops of x[t] per step on one shape are a loop over time. Chosen by hand.
+#: Fewest backward ops of x[t] per step of a loop over time: on one shape; of unknown shapes. Chosen
+#: by hand.
 _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
 #: Value of the column ``library`` for layers that ATen computes itself.
 _NO_LIBRARY = "ATen"
@@ -51,7 +52,7 @@ _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer o
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
 )
 def indexed_time_steps(f: Finding) -> Match | None:
-    # another remedy fits: Keras wrote the loop, or the script calls a layer once per time step
+    # leave it to another remedy if Keras wrote the loop, or a layer runs once per time step
     if is_keras(f.slow) or one_time_step_per_call.decide(f):
         return None
     ops = f.slow.rows("ops")
@@ -112,8 +113,7 @@ def slices(f: Finding) -> Match | None:
     name="pad instead of pack",
     cause="a CPU computes packed sequences one time step at a time",
     fix="pad the sequences, in batches of similar length: oneDNN then runs the layer in one op",
-    condition="A CPU runs a layer over packed sequences, and no library op (such as oneDNN's) runs "
-    "the whole layer",
+    condition="A CPU runs a layer over packed sequences, and each time step op by op",
     kinds=(*WORK, COPY, DISPATCH, PYTHON),
     frameworks=TORCH,
     several_kinds=True,
@@ -163,8 +163,8 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
     name="float32 instead of bfloat16",
     cause="the LSTM computes in bfloat16 without oneDNN's op, which needs a CPU with AVX-512",
     fix="compute in float32 on this CPU: oneDNN has a float32 LSTM op on every CPU",
-    condition="A CPU runs a PyTorch LSTM in bfloat16, without oneDNN's op for a whole LSTM. The "
-    "layer has no projection and no packed sequences",
+    condition="A CPU runs each time step of a PyTorch LSTM op by op, in bfloat16. The layer has no "
+    "projection and no packed sequences",
     kinds=(*HOST, *WORK, COPY, CAST),
     frameworks=TORCH,
     several_kinds=True,
@@ -185,8 +185,8 @@ def in_bfloat16(finding: Finding) -> Match | None:
     name="LSTM on a CPU",
     cause="PyTorch has no CPU op for a whole nn.GRU or nn.RNN: it runs each time step op by op",
     fix="if you can change the model, use nn.LSTM; for inference, use ONNX Runtime or OpenVINO",
-    condition="A CPU runs a GRU or a plain RNN of PyTorch without a library op, and dispatch "
-    "and Python take half of the step or more",
+    condition="A CPU runs each time step of nn.GRU or nn.RNN op by op. Dispatch and Python take "
+    "half of the step or more",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -194,7 +194,8 @@ def in_bfloat16(finding: Finding) -> Match | None:
     sources=(_RNN,),
 )
 def no_lstm(finding: Finding) -> Match | None:
-    # nn.LSTM saves calls (64 units: nn.GRU 14.6 ms, nn.LSTM 9.7 ms), not matmuls (256 units).
+    # require mostly calls: nn.LSTM saves calls (64 units: nn.GRU 14.6 ms, nn.LSTM 9.7 ms), not
+    # matmuls (256 units)
     if not is_mostly_calls(finding.slow):
         return None
     return _off_library(finding, lambda row: str(row["cell"]).startswith(("gru", "rnn")))
@@ -204,7 +205,7 @@ def no_lstm(finding: Finding) -> Match | None:
     name="float32",
     cause="the layer computes in float64, for which PyTorch has no LSTM op on a CPU",
     fix="compute in float32: model.float() and inputs.float()",
-    condition="A CPU runs a PyTorch LSTM in float64, without a library op such as oneDNN's",
+    condition="A CPU runs each time step of a PyTorch LSTM op by op, in float64",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -219,8 +220,7 @@ def in_float64(f: Finding) -> Match | None:
     name="project afterwards",
     cause="with proj_size, nn.LSTM cannot run as one op on a CPU",
     fix="if you can change the model, omit proj_size and project the outputs by nn.Linear",
-    condition="A CPU runs a PyTorch LSTM with a projection (proj_size), without a library op "
-    "such as oneDNN's",
+    condition="A CPU runs each time step of a PyTorch LSTM with a projection (proj_size) op by op",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,

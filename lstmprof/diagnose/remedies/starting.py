@@ -30,12 +30,13 @@ from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM, loads
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.runs.fields import Recompiled
 
-#: Events of torch.compile: the search for a compiled version that fits a call, and the run of that
+#: Patterns of torch.compile's events: the search for a compiled version, and the run of this
 #: version.
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
-#: Blame a function whose change is known, above this share of the longest. Chosen by hand.
+#: Share of the longest compilation above which a function with a known change is blamed. Chosen by
+#: hand.
 _EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
@@ -70,13 +71,13 @@ _KEEP = {
     ("value", "jax"): "pass {argument} as an array, not as a static argument: JAX compiles "
     "{function} once per value",
 }
-#: The makers' pages on how a runtime starts and loads code.
+#: Runtime → the maker's page on how the runtime starts and loads code.
 _ON_LOADING = {
     "CUDA": "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#lazy-loading",
     "HIP": "https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_runtime_api/"
     "initialization.html",
 }
-#: Compilers that ROCm's libraries call, and MIOpen's functions that call them.
+#: Pattern of compilers that ROCm's libraries call, and of MIOpen's functions that call compilers.
 _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildprogram)")
 
 
@@ -172,7 +173,8 @@ def _longest_compiled(profile: StepProfile) -> str | None:
         if fact.within:
             spent_ns[fact.within] += fact.ns
     ops = spent_ns.most_common()
-    # a new shape often lets JAX compile its own functions again, too (``jax.random.normal``)
+    # prefer functions whose change is known: JAX also compiles its own again
+    # (``jax.random.normal``)
     explained = [(op, ns) for op, ns in ops if _change(profile, _function(op)) is not None]
     if explained and explained[0][1] >= _EXPLAINS * ops[0][1]:
         return explained[0][0]
@@ -182,7 +184,7 @@ def _longest_compiled(profile: StepProfile) -> str | None:
 def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
     """Return what changed before a function was compiled again."""
     changes = profile.info.recompiled or ()
-    # PyTorch's events name no function: assume the one that was compiled most often
+    # assume the function that was compiled most often: PyTorch's events name no function
     if profile.framework in TORCH:
         return max(changes, key=lambda each: each.times or 0, default=None)
     return next((each for each in changes if function and each.function == function), None)
@@ -304,7 +306,7 @@ def miopen_compiles(f: Finding) -> Match | None:
     return from_facts(f, calls, "{name} and similar calls take {ms}")
 
 
-#: Functions of jax.lax, jax.numpy and jax.nn; outside jax.jit, JAX compiles a program for each.
+#: Pattern of JAX's own functions; outside jax.jit, JAX compiles a program for each function.
 _OWN = re.compile(
     r"_?(?:scan|while(?:_loop)?|cond|switch|fori_loop|map|add(?:_any)?|sub(?:tract)?|mul(?:tiply)?"
     r"|(?:true_)?div(?:ide)?|floor_divide|neg(?:ative)?|abs(?:olute)?|exp2?|expm1|log1?p?|tanh|sqrt"
@@ -320,9 +322,9 @@ _OWN = re.compile(
     r"|ones(?:_like)?|eye|tri[lu]?|ravel|norm|threefry\w*|random_\w+|uniform|normal|bernoulli|split"
     r"|fold_in|rng_\w+|stop_gradient|erf\w*|nan_to_num)"
 )
-#: Without step markers, 3 compilations are repeated ones: a warm-up does 1, or 2 with gradients.
+#: Fewest repeated compilations without step markers: a warm-up does 1, or 2 with gradients.
 _AGAIN = 3
-#: Events that TensorFlow records when Python calls an operator.
+#: Pattern of events that TensorFlow records when Python calls an operator.
 _CALLING = re.compile(
     r"EagerLocalExecute: (?!__).*|EagerExecute|EagerKernelExecute|KernelAndDeviceFunc::Run"
     r"|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|tf\.constant"
@@ -359,7 +361,7 @@ def jitted_whole(f: Finding) -> Match | None:
         f"compiled programs such as {_called(programs[0].name)} are called "
         f"{often(f.slow, _calls(programs))}"
     )
-    # a program that takes longer than all small programs together is the step, not a helper
+    # find programs longer than all small programs together: the step itself, not its helpers
     wholes = [p for p in f.slow.seen.programs if p not in programs and p.ns > total(programs)]
     if not wholes:
         return Match(seen, saves)
@@ -415,7 +417,7 @@ def is_compiled_again(profile: StepProfile) -> bool:
 def small_programs(profile: StepProfile) -> Sequence[Fact]:
     """Return the small JAX programs that a run calls, if it calls many."""
     programs = profile.seen.programs
-    # small programs are JAX's own functions, and programs that run many times per step
+    # count as small: JAX's own functions, and programs that run many times per step
     small = [p for p in programs if _is_own(p.name) or (profile.marked and p.count >= SERIES)]
     wholes = _calls(programs) - _calls(small)
     return small if _calls(small) >= SERIES * max(1.0, wholes) else ()

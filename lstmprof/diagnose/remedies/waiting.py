@@ -38,9 +38,9 @@ from lstmprof.events.threads import VALUE_READS
 from lstmprof.implementations import LAYER_OP
 
 _READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
-#: Reads of values, or waits without frames, matter at this share of the step. Chosen by hand.
+#: Least share of the step in reads of values, or waits without frames, for a fix. Chosen by hand.
 _MUCH = 0.2
-#: Python frames in profiles of torch.profiler.
+#: Pattern of Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
 _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
@@ -51,12 +51,12 @@ _FREES = re.compile(r"Free|Release")
 _MAKES = re.compile(
     r"aten::(?:normal|uniform|bernoulli|random|rand\w*|multinomial|fill|zero|arange)_?$"
 )
-#: Frames and ranges that only wait, or that belong to a framework or the profiler.
+#: Pattern of frames and ranges that only wait, or that belong to a framework or the profiler.
 _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-#: Distributed training: (wrapper's ops, its communication kernels, how to overlap them).
+#: Distributed training: (wrapper's ops, its communication kernels, how to overlap the kernels).
 _OVERLAP = (
     (
         re.compile(r"FullyShardedDataParallel|FSDP::"),

@@ -26,30 +26,31 @@ from lstmprof.diagnose.seen import DenseTable, Product
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: TF32 saves at most this share of a float32 matmul (A100: 156 instead of 19.5 TFLOP/s).
+#: Largest share of a float32 matmul that TF32 saves (A100: 156 instead of 19.5 TFLOP/s).
 _TF32_SAVES = 7 / 8
-#: GPUs with TF32 (compute capability 8.0 or later), and kernels made for such GPUs.
+#: Patterns: GPUs with TF32 (compute capability 8.0 or later), and kernels made for such GPUs.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
 _AMPERE_KERNEL = re.compile(r"^(?:ampere|sm80|sm86|sm89|sm90)_|cutlass_(?:80|90)")
-#: cuBLAS kernels for float32 matmuls without tensor cores.
+#: Pattern of cuBLAS kernels for float32 matmuls without tensor cores.
 _FLOAT32_PRODUCT = re.compile(r"sgemm(?!.*tf32)|simt_sgemm")
 #: 16-bit types, as Kineto writes them.
 _HALF = ("c10::Half", "c10::BFloat16")
-#: This many casts per step are casts in a loop. Chosen by hand.
+#: Fewest casts per step of a loop with casts. Chosen by hand.
 _LOOPED = 8
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
-#: NVIDIA GPUs have tensor cores from compute capability 7.0 on, except the GTX 16 series (7.5).
+#: Least compute capability of NVIDIA GPUs with tensor cores, and the exception: GTX 16 series
+#: (7.5).
 _FIRST_WITH_TENSOR_CORES = 70
 _WITHOUT_TENSOR_CORES = re.compile(r"\bGTX 16\d\d")
-#: Kernels without tensor cores; others have a number before ``gemm`` (s884gemm, h16816gemm).
+#: Pattern of kernels without tensor cores; others have a number before ``gemm`` (s884gemm,
+#: h16816gemm).
 _SCALAR = re.compile(r"(?i)(?<![0-9])[sh]gemm(?!\w*(?:tensorop|hmma))|simt|magma_\w*gemm")
-#: CUTLASS kernels for unaligned rows, which load fewer than 8 elements at once.
+#: Pattern of CUTLASS kernels for unaligned rows, which load fewer than 8 elements at once.
 _UNALIGNED = re.compile(r"align[124](?![0-9])")
-#: A step that looks up less than this share of an embedding's rows looks up few rows. Chosen by
-#: hand.
+#: Share of an embedding's rows below which a step looks up few rows. Chosen by hand.
 _FEW_ROWS = 0.25
-#: A tensor core reads 16 bytes: eight 16-bit elements.
+#: Number of 16-bit elements in the 16 bytes that a tensor core reads at once.
 _ALIGNED = 8
 
 

@@ -26,12 +26,11 @@ from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.runs.metadata import RunInfo, condition
 from lstmprof.workloads import Workload, checked
 
-#: Categories of a layer's work: some runs do it in ``rnn`` ops, others in matmuls and elementwise
-#: kernels.
+#: Categories of a layer's work: in ``rnn`` ops, or in matmuls and elementwise kernels.
 LAYER_CATEGORIES = ("rnn", "gemm", "pointwise")
-#: Larger workloads get no roofline, because counting their work takes too long.
+#: Most layers and inputs of a workload with a roofline, because counting the work takes long.
 _MOST_LAYERS, _MOST_INPUTS = 1000, 2**28
-#: Runs that agree in these conditions share their peak rates.
+#: Conditions in which runs agree that share their peak rates.
 _PEAK_CONDITIONS = ("device", "precision", "threads")
 
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
@@ -80,7 +79,7 @@ class Reach:
         """Return the least time divided by the busy time."""
         if self.bound_ns is None or not self.busy_ns:
             return None
-        # above 1 if data is cached, or if a peak rate was measured too low
+        # the share exceeds 1 if data is cached, or if a peak rate was measured too low
         return self.bound_ns / self.busy_ns
 
 
@@ -141,7 +140,7 @@ def roofline(
 
 def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reach, ...]:
     """Compare busy time with least time per category, the longest busy time first."""
-    # an rnn op contains matmuls and elementwise work that cannot be told apart
+    # join the categories of an rnn op: its matmuls and elementwise work cannot be separated
     together = LAYER_CATEGORIES if busy_ns.get("rnn") else ()
     groups = {
         together if category in together else (category,)
@@ -168,7 +167,7 @@ def workload_of(info: RunInfo) -> Workload | None:
 
 
 def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
-    """Return the work of each part of a step, for the workload in run.json."""
+    """Return the FLOPs and bytes of each part of a step, from run.json's workload."""
     workload = workload_of(info)
     if workload is None or info.mode is None or info.precision is None or info.seed is None:
         return None

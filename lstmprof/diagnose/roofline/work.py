@@ -59,10 +59,12 @@ class Pointwise:
     saved: int  # numbers kept for backward: LSTM gates and c, GRU gates and U h
 
 
-#: Counted from the equations; backward adds the gradients of bias and h, and tanh(c) again.
+#: Cell → elementwise work, counted from the equations; backward adds the gradients of bias and h,
+#: and tanh(c) again.
 CELLS = {"lstm": Pointwise(17, 28, 5), "gru": Pointwise(14, 21, 4), "rnn": Pointwise(3, 5, 0)}
 
-#: (operations, numbers moved besides the gradient) per parameter; Adam: arXiv:1412.6980, section 2.
+#: Optimizer → (operations, numbers moved besides the gradient) per parameter; Adam:
+#: arXiv:1412.6980, section 2.
 OPTIMIZERS = {"adam": (12, 6), "sgd": (2, 2)}
 
 #: Loss → category of its work.
@@ -203,7 +205,7 @@ def _optimizer(w: Workload, s: _Sizes) -> Cost:
     parameters = sum(prod(shape) for shape in parameter_shapes(w).values())
     unused = (w.vocabulary - s.tokens) * w.features if w.vocabulary else 0
     used = parameters - unused
-    # Adam also changes embedding rows that are not in the batch
+    # count all rows for Adam, which also changes embedding rows outside the batch
     changed = parameters if w.optimizer == "adam" else used
     moved_bytes = MASTER_BYTES * (accesses * changed + used)
     return Cost("optimizer", UPDATE, "optimizer", None, operations * changed, moved_bytes)

@@ -16,16 +16,18 @@ import numpy as np
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.table import NONE
 
-#: Steps in which the backward pass must grow, and how unevenly at most. Chosen by hand.
+#: Fewest steps in which the backward pass grows, and largest unevenness of the growth. Chosen by
+#: hand.
 _GROWING_STEPS, _EVENLY = 4, 1.25
 _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
-#: The node around a module with a registered backward hook; the hook runs after the node.
+#: Pattern of the node around a module with a registered backward hook, which runs after the node.
 _MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
-#: Sums a parameter's gradient (autograd/functions/accumulate_grad.h); hooks run after its ops.
+#: Node that sums a parameter's gradient (autograd/functions/accumulate_grad.h); hooks run after the
+#: node's ops.
 _SUMS_GRADIENTS = "torch::autograd::AccumulateGrad"
 _SUMMING = re.compile(r"(?:aten::)?(?:add_?|detach_?|clone|copy_|(?:new_)?empty\w*|view|alias)$")
-#: Ops that users write in a forward pass, and that gradients never need.
+#: Pattern of ops that users write in a forward pass, and that gradients never need.
 _FORWARD = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|linear"
     r"|conv[123]d|dropout|layer_norm|batch_norm|embedding|scaled_dot_product_attention)$"
@@ -65,7 +67,7 @@ def recomputed(lane: Lane) -> tuple[Fact, ...]:
     facts = lane.spent_in(forward)
     rows = np.flatnonzero(forward)
     again = np.isin(node, np.unique(node[rows])) & (node != NONE)
-    # with the Python code of checkpointing around the ops
+    # include the Python code of checkpointing around the ops
     ns = int(lane.spent_ns[again].sum()) / lane.steps
     number = sum(fact.count for fact in facts)
     return tuple(replace(fact, ns=round(ns * fact.count / number)) for fact in facts)

@@ -27,11 +27,11 @@ from lstmprof.events.threads import VALUE_READS, runtime_state, thread_ids
 PROGRAM = re.compile(r"PjitFunction\((?P<name>.+)\)")
 EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
 FUNCTION = re.compile(r"EagerLocalExecute: __")
-#: Matches the ``op_name`` of the call that traces a tf.function for the first time.
+#: Pattern of the ``op_name`` of the call that traces a tf.function for the first time.
 _FIRST_TRACE = re.compile(r"traced-\w+ #1")
-#: This many new functions of one name are made again and again; two may just share the name.
+#: Fewest functions of one name that are made again and again; two may just share the name.
 _NEW = 3
-#: Operators that fetch the input; a tf.function cannot contain them.
+#: Pattern of operators that fetch the input; a tf.function cannot contain these operators.
 _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerConst)")
 
 
@@ -116,24 +116,26 @@ def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
     return np.flatnonzero(chosen & (above == NONE))
 
 
-#: How the names of a GPU runtime's functions begin.
+#: GPU runtime → pattern of how the names of its functions begin.
 RUNTIMES = {"CUDA": re.compile(r"cuda[A-Z]|cu[A-Z]"), "HIP": re.compile(r"hip[A-Z]")}
-#: Calls that always load code or initialise; the last two are names that Nsight Systems writes.
+#: Pattern of calls that always load code or initialise; the last two names are Nsight Systems'.
 _LOADS = re.compile(
     r"cuInit$|cuModuleLoad|cuLibraryLoad|hipModuleLoad|hipInit$|\w*CtxCreate|\w*PrimaryCtxRetain"
     r"|Runtime Triggered Module Loading|Lazy Function Loading"
 )
-#: Calls that never load code; a prefetch takes long if it moves many pages.
+#: Pattern of calls that never load code; a prefetch takes long if it moves many pages.
 _NO_LOAD = re.compile(r"Unload|Destroy|Finalize|Prefetch")
-#: Calls that allocate memory, which take long for a large block.
+#: Pattern of calls that allocate memory, which take long for a large block.
 _ALLOCATES = re.compile(r"[Aa]lloc|MemCreate|MemMap")
-#: A longer runtime call (ns) also loads something. A launch takes 4.8 to 6.6 µs (BERT, H100).
+#: Least duration of a runtime call in ns that also loads something. A launch takes 4.8 to 6.6 µs
+#: (BERT, H100).
 LONG_CALL_NS = 1_000_000
-#: A first call loads something if it takes this many times as long as later calls.
+#: Least ratio to later calls of a first call that loads something.
 LONGER = 10
-#: The same for CPU ops, whose time depends on input, and ops that call others. Chosen by hand.
+#: ``LONGER`` for CPU ops, whose time depends on input, and for ops that call others. Chosen by
+#: hand.
 MUCH_LONGER = 100
-#: Ops of PyTorch besides ``VALUE_READS`` that may wait for the device or for other ranks.
+#: Pattern of PyTorch's ops, except ``VALUE_READS``, that may wait for the device or other ranks.
 _MAY_WAIT = re.compile(r"aten::nonzero$|c10d::|record_param_comms|.*(?:[Ww]ait|DataLoader|barrier)")
 
 
@@ -166,8 +168,7 @@ def starting(lane: Lane) -> Flags:
         for rows, _ in found:
             marks[rows] = True
     if calls.any():
-        # mark the events inside the calls, but not inside the ops, which may also contain other
-        # work
+        # mark the events inside the calls, but not inside the ops, which may contain other work
         calls = inherited(lane.parent, np.where(calls, np.arange(len(calls)), NONE)) != NONE
     return np.asarray(calls | ops, np.bool_)
 
@@ -188,7 +189,7 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
     prepares = _before_first_launches(lane)
     works = lane.rank & events.is_kind("kernel")
     works = works if works.any() else lane.rank & events.is_kind(*ACTIVITY_KINDS)
-    # calls before the first kernel, such as cudaFree, load, too
+    # find the first kernel: earlier calls, such as cudaFree, load code, too
     begun = lane.least_of_each(events.start_ns, np.flatnonzero(works))
     rows = np.flatnonzero(lane.rank & events.is_kind("runtime"))
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
@@ -208,7 +209,7 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
         waits = events.where_name(lambda name: name in VALUE_READS or _MAY_WAIT.match(name))
         counts = ~waits & ~events.is_one_of("category", "collective")
     rows = np.flatnonzero(lane.rank & events.is_kind("op") & counts)
-    # marked steps were warmed up
+    # find no first ops in marked steps, which were warmed up
     if lane.marked or not len(rows):
         return
     rows, own_ns = rows[np.argsort(events.start_ns[rows], kind="stable")], own_time(events)
@@ -217,7 +218,8 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
         others = np.setdiff1d(rows[members], first)
         if len(others) > len(first):
             usual_ns = upper_median(own_ns[others])
-            # aten::cudnn_convolution on an RTX 3090: 74 ms at first, later 3.3 ms
+            # require a much longer first call: aten::cudnn_convolution on an RTX 3090: 74 ms, later
+            # 3.3 ms
             longer = LONGER if lane.device is not None and computes[first[0]] else MUCH_LONGER
             first = first[own_ns[first] >= max(LONG_CALL_NS, longer * usual_ns)]
             if len(first):
@@ -281,7 +283,7 @@ def _before_first_launches(lane: Lane) -> Flags:
     launches = np.flatnonzero(kernel[rows] != NONE)
     prepares = np.zeros(len(events), dtype=np.bool_)
     if len(launches):
-        # such calls come before the launch on its thread, without another launch between
+        # mark calls before the launch on the launch's thread, without another launch between
         place = np.searchsorted(launches, np.arange(len(rows)))
         after = rows[launches[np.minimum(place, len(launches) - 1)]]
         same = (place < len(launches)) & (thread[after] == thread[rows]) & (kernel[rows] == NONE)
@@ -289,7 +291,7 @@ def _before_first_launches(lane: Lane) -> Flags:
     return prepares
 
 
-#: Names of ops, ranges or Python functions that only one framework uses.
+#: Framework → pattern of names of ops, ranges or Python functions that only this framework uses.
 _OPS = {
     "torch": re.compile(r"^(?:aten|c10d|autograd|torch)::|^Torch-Compiled|^ProfilerStep|^torch/"),
     "jax": re.compile(r"^PjitFunction|^jit_\w+[:(]|^trace_to_jaxpr|^jit\("),

@@ -22,7 +22,7 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import VALUE_READS, thread_ids
 
 INPUT = "input"
-#: Functions in which compilers trace, lower, generate code, and try the code out.
+#: Patterns of functions in which compilers trace, lower, generate code, and try the code out.
 _FUNCTIONS = (
     # Inductor's, Triton's autotuner, torch.utils.cpp_extension
     r"_?compile_?fx\w*|(fx_)?codegen_and_compile|_?compile_to_\w+|precompile|fw_compiler_base"
@@ -32,7 +32,8 @@ _FUNCTIONS = (
     r"|lower_jaxpr_to_\w+|backend_compile(_\w+)?|compile_or_get_cached|_compile_and_write_cache"
     r"|_compile_for_args|compile_using_nvrtc|_?compile_(module_)?with_cache\w*"
 )
-#: A Python function: ``torch/_compile.py(41): inner`` by Kineto, ``$api.py:3165 jit`` by JAX.
+#: Pattern of a Python function: ``torch/_compile.py(41): inner`` by Kineto, ``$api.py:3165 jit`` by
+#: JAX.
 _FRAME = re.compile(r"\$?.*\.py(?:\(\d+\): |:\d+ )\S+")
 _FRAMES = re.compile(
     rf".* (?:{_FUNCTIONS})"
@@ -50,7 +51,7 @@ _OTHERS = re.compile(
 
 def compiles(name: str) -> bool:
     """Return whether an event is a compiler's work: ``backend_compile``."""
-    # only known functions: ``step_compile`` may be a user's, compile_fx.py also runs the code
+    # match only known functions: ``step_compile`` may be a user's, compile_fx.py also runs the code
     match = _FRAMES.fullmatch(name) if _FRAME.fullmatch(name) else _OTHERS.search(name)
     return match is not None
 
@@ -71,7 +72,7 @@ class Attributed:
 
     def inside(self, times: Covered) -> Flags:
         """Mark the intervals inside ``times``."""
-        # intervals were cut at the borders of ``times``, so each is inside or outside
+        # any overlap means inside, because intervals were cut at the borders of ``times``
         return times.within(self.intervals.start_ns, self.intervals.end_ns) > 0
 
 
@@ -113,10 +114,10 @@ class Preparing:
         """Mark the intervals that prepare the input."""
         inside = attributed.inside(self._in_line)
         if attributed.device is None:
-            # TensorFlow's NEXT_OP may run on any thread
+            # include idle time during TensorFlow's NEXT_OP, which may run on any thread
             waited = attributed.idle & attributed.inside(self._next)
             return np.asarray((inside & self._steps.run(attributed)) | waited, np.bool_)
-        # a device waits while its host prepares the input, or copies it
+        # on a device, mark waits during which the host prepares or copies the input
         beneath = (attributed.row != NONE) & (_at(self._around, attributed.row) != NONE)
         waited = attributed.unrecorded() & attributed.inside(self._launching)
         can_wait = attributed.idle | attributed.transfers
@@ -137,7 +138,7 @@ class Compiling:
         mine = np.isin(rows, events.rows_of_rank(rank))
         rows, ends_ns = rows[mine], ends_ns[mine]
         self._times = Covered(events.start_ns[rows], ends_ns)
-        # children are not enough: a generator may begin inside the event and end after it
+        # find the latest event by time: a generator may begin inside an event and end after it
         self._of_thread: dict[int, Segments] = {}  # the latest event of each thread at each time
         for number in np.unique(self._thread[rows]).tolist():
             here = self._thread[rows] == number
@@ -169,22 +170,24 @@ class Compiling:
                 inside = (last >= 0) & (at_ns[here] < times.end_ns[last])
                 around[places[here]] = np.where(inside, times.owner[last], NONE)
         beneath = around != NONE
-        # an idle device without a recorded host event waits for a compiler on any thread
+        # mark idle time without a recorded host event: the device waits for a compiler on any
+        # thread
         other = attributed.unrecorded() & attributed.inside(self._times)
         own_work = (attributed.device is not None) & ~attributed.idle
         return beneath | other, np.where(beneath & ~own_work, around, attributed.row)
 
 
-#: Ops that pick a value out of a tensor before the host reads it.
+#: Pattern of ops that pick a value out of a tensor before the host reads the value.
 _VIEWS = re.compile(r"^aten::(?:select|slice|narrow|view|squeeze|unsqueeze|detach|alias|unbind|t)$")
 _REDUCES = re.compile(
     r"^aten::(?:argmax|argmin|max|min|sum|mean|any|all|eq|ne|lt|le|gt|ge|logical_not|index)$"
 )
-#: A loop with longer reductions (median, ns) computes. argmax over 12 classes: 5 µs (torch 2.13).
+#: Longest reductions (median, ns) of a loop that only reads; argmax over 12 classes: 5 µs (torch
+#: 2.13).
 _REDUCED_NS = 20_000
-#: Longer Python between ops (median, ns) is no reading; a gap above ``_PAUSE_NS`` ends the loop.
+#: Longest Python between ops (median, ns) of a loop that reads, and longest gap inside the loop.
 _BETWEEN_NS, _PAUSE_NS = 100_000, 20_000_000
-#: Number of consecutive reads that form a loop.
+#: Fewest consecutive reads that form a loop.
 _LEAST_READ = 8
 
 
@@ -230,7 +233,7 @@ def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
         short = not len(reduced_ns) or np.median(reduced_ns) <= _REDUCED_NS
         if short and np.median(between_ns[inside][1:]) <= _BETWEEN_NS:
             before = slice(np.searchsorted(breaks, breaks[reads[0]]), reads[0])
-            # the loop begins with ``unbind``, which splits its tensor
+            # begin the loop with ``unbind``, which splits the loop's tensor
             taken_apart = unbinds[before] & (between_ns[1:][before] <= (end - start)[before])
             first = before.start + np.argmax(taken_apart) if taken_apart.any() else reads[0]
             loops.append((start[first], end[reads[-1]]))

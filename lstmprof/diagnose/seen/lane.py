@@ -70,14 +70,14 @@ class Lane:
         self.step = events.ints("step", NONE)
         devices = events.ints("device", UNKNOWN)
         own_device = devices == (UNKNOWN if device is None else device)
-        # in the steps, and not on another device
+        # mark events in the steps and not on another device
         self.here = in_steps(events, windows) & ((devices == UNKNOWN) | own_device)
         states = np.array([state for state, _ in intervals.labels], dtype=object)
         busy = states[intervals.label] == "busy"
-        # time of this device or host in each event, then without idle time
+        # sum the time of this device or host in each event, then without idle time
         self.spent_ns = self._sum_ns(np.ones(len(intervals.row), dtype=np.bool_))
         self.busy = self._sum_ns(np.asarray(busy, np.bool_))
-        # kernels and copies
+        # mark kernels and copies
         self.activity = self.here & events.is_kind(*ACTIVITY_KINDS)
         self.names, self.texts = events.texts("name")
         self.parent = events.rows_named("parent_id")
@@ -127,7 +127,7 @@ class Lane:
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
 
     def events_named(self, fits: Callable[[str], object], *kinds: str) -> Flags:
-        """Mark the events whose name ``fits`` and that are of these kinds, by default ops."""
+        """Mark the ops, or the events of other kinds, whose name ``fits``."""
         named = self.events.is_kind(*kinds or ("op",)) & self.events.where_name(fits)
         return np.asarray(self.here & named, np.bool_)
 
@@ -159,7 +159,7 @@ class Lane:
             return ()
         inside = self.inside(roots)
         within = np.where(self.parent != NONE, inside[self.parent], NONE)
-        # a root inside another root does not count twice
+        # keep outer roots, so that a root inside another root does not count twice
         outer = roots & (within == NONE)
         root = self.inside(outer)
         if backward:
@@ -171,7 +171,7 @@ class Lane:
         spent_ns = np.zeros(len(root), dtype=np.int64)
         has_time = (root != NONE) & (self.spent_ns > 0)
         np.add.at(spent_ns, root[has_time], self.spent_ns[has_time])
-        # the calls of the ops, from Python outside the roots
+        # add the calls of the ops by Python outside the roots
         called = called_after(self.events, self.intervals, self.device)
         gaps = np.flatnonzero(called != NONE)
         gaps = gaps[(root[called[gaps]] != NONE) & (root[self.intervals.row[gaps]] == NONE)]

@@ -35,9 +35,10 @@ from lstmprof.events.threads import VALUE_READS, thread_ids
 _LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
 #: Library ops for a whole layer.
 _WHOLE = re.compile(r"aten::(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)$")
-#: Library ops that read all weights from one piece of memory, and the op that copies them there.
+#: Pattern of library ops that read all weights from one piece of memory, or copy weights there.
 _READS_WEIGHTS = re.compile(r"aten::(?:_cudnn_rnn|miopen_rnn|_cudnn_rnn_flatten_weight)$")
-#: Ops of recurrent layers and gradients, which need their sequences in one memory layout.
+#: Pattern of ops of recurrent layers and gradients, which need their sequences in one memory
+#: layout.
 _READS_SEQUENCES = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)(?:_backward)?)$"
 )
@@ -45,7 +46,7 @@ _READS_SEQUENCES = re.compile(
 _RELAYS = ("aten::contiguous", "aten::reshape")
 _FLATTENING = re.compile(r"nn/modules/rnn\.py\(\d+\): flatten_parameters$")
 _MATMUL = re.compile(r"aten::(?:addmm|mm|linear)$")
-#: This many equal calls per step form a loop, for example over the sequences of a batch.
+#: Fewest equal calls per step of a loop, for example over the sequences of a batch.
 _LOOPED = 8
 
 
@@ -78,7 +79,7 @@ def unrolled(lane: Lane) -> Unrolled | None:
     for members in groups.members():
         first = rows[members[0]]
         cell = _cell_of(*known[shapes[first]]) if len(members) >= _LOOPED else None
-        # a transformer's MLP has such matmuls, too, but narrower ones between them
+        # exclude a transformer's MLP, which has such matmuls with narrower matmuls between them
         between = output[members[0] : members[-1] + 1]
         if cell is not None and (between == between[0]).all():
             named = (str(one) for one in recorded_inputs(types[dtypes[first]]) if one)
@@ -117,7 +118,7 @@ def _step_by_step(lane: Lane) -> Flags:
     if not every.any():
         return every
     has_dtypes = every & lane.events.where("dtypes", lambda text: len(recorded_inputs(text)) > 1)
-    # the second input of a layer over packed sequences is their batch sizes
+    # mark layers over packed sequences, whose second input is the batch sizes
     over_packed = has_dtypes & lane.events.where(
         "dtypes", lambda text: [str(dtype) for dtype in recorded_inputs(text)][1:2] == ["long int"]
     )
@@ -202,7 +203,8 @@ def _is_one_sequence(shapes: str) -> bool:
 _NODES = re.compile(
     r"autograd::engine::evaluate_function: (?:SliceBackward\d*|torch::autograd::CopySlices)$"
 )
-#: The backward pass of ``x[t]``: its autograd node, and the op in it that makes the gradient.
+#: Pattern of the backward pass of ``x[t]``: its autograd node, and the op in it that makes the
+#: gradient.
 _SELECTED = re.compile(
     r"autograd::engine::evaluate_function: SelectBackward|aten::select_backward$"
 )
@@ -226,7 +228,7 @@ def selected(lane: Lane) -> int | None:
         lane.here & events.is_kind("op") & events.is_one_of("name", "aten::select_backward")
     )
     shaped = rows[codes[rows] != NONE]
-    # the number is unknown, because no shape was recorded
+    # return None for an unknown number, because no shape was recorded
     if len(rows) and not len(shaped):
         return None
     rows = shaped
@@ -248,23 +250,24 @@ def sliced(lane: Lane) -> tuple[Fact, ...]:
     return () if few else lane.spent_in(nodes)
 
 
-#: An op in a loop of a recurrent layer in TensorFlow; group 1 is the path of the loop.
+#: Pattern of an op in a loop of a recurrent layer in TensorFlow; group 1 is the path of the loop.
 _LAYERS_LOOP = re.compile(r"(.*(?i:lstm|gru|rnn).*?/while(?:_\d+)?)/")
 _BESIDE_CELLS = re.compile(r":(?:AddN|TensorList\w+)$")
 _RECURRENT_PATH = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
 _FRAMES = re.compile(r"(?:.*/)?keras/src/(?:layers/rnn|backend/\w+/rnn\.py)")
 
-#: Recurrent modules that can compute all time steps at once, as PyTorch's profiler names them.
+#: Pattern of recurrent modules that can compute all time steps at once, as PyTorch's profiler names
+#: them.
 _PARALLEL = re.compile(
     r"(?:nn\.Module: |.*\.py\(\d+\): )?_?(?i:(?P<family>[msx]lstm|min_?gru|min_?lstm|mamba"
     r"|selective_scan))\w*(?: [\w.]+)?"
 )
-#: Ops and kernels that compute all time steps of such a network at once.
+#: Pattern of ops and kernels that compute all time steps of such a network at once.
 _PARALLEL_KERNELS = re.compile(
     r"(?i)selective_scan_(?:fwd|bwd|cuda)|chunk_(?:scan|state)|mamba_\w*kernel|mlstm_(?:chunk|par|sig)"
     r"|flashrnn|forward_scan|warpscan"
 )
-#: A module that calls one op this often loops over time steps. Chosen by hand.
+#: Fewest calls of one op by a module that loops over time steps. Chosen by hand.
 _LOOPED_OPS = 32
 
 
@@ -282,13 +285,13 @@ def looped_module(lane: Lane) -> tuple[str, int, int] | None:
     most = int(np.argmax(calls.sizes()))
     number = int(calls.sizes()[most])
     name = str(lane.text(int(module[rows[calls.first[most]]])))
-    # mLSTMCell of nn.Module: mLSTMCell_0, or of nn.Module: mLSTMCell layers.0.cell
+    # shorten to mLSTMCell: from nn.Module: mLSTMCell_0, or from nn.Module: mLSTMCell layers.0.cell
     short = re.sub(r"_\d+$", "", name.rpartition(": ")[2].split()[0])
     if number < _LOOPED_OPS:
         return None
     looped = np.zeros(len(events), dtype=np.bool_)
     looped[module[rows[calls.first[calls.sizes() >= _LOOPED_OPS]]]] = True
-    # calls of one op, and ns per step with the backward pass
+    # return name, calls of one op, and ns per step with the backward pass
     return short, number, sum(fact.ns for fact in lane.spent_in(looped, backward=True))
 
 
@@ -319,7 +322,7 @@ def looping_ns(lane: Lane) -> int:
     order = np.argsort(start)
     until = np.maximum.accumulate(end[order])
     since = np.maximum(start[order], np.append(start[order][:1], until[:-1]))
-    # dispatch inside the loops, and ops that store time steps or add up gradients
+    # sum dispatch inside the loops, and ops that store time steps or add up gradients
     dispatch_ns = lane.idle_within(("dispatch",), since, until).sum()
     beside = rows[lane.events.where_name(_BESIDE_CELLS.search)[rows]]
     return int(dispatch_ns + lane.busy[beside].sum()) // lane.steps
@@ -330,7 +333,7 @@ def keras_frames(lane: Lane) -> bool:
     return bool(lane.events_named(_FRAMES.match, "python").any())
 
 
-#: Ops that compute one time step of a cell, in any framework.
+#: Pattern of ops that compute one time step of a cell, in any framework.
 ONE_CELL = re.compile(
     r"(?:^|:)_?(?:thnn_fused_)?(?:lstm|gru|rnn_(?:tanh|relu))_cell$|\b(?:LSTM|GRU)BlockCell"
 )

@@ -15,9 +15,9 @@ from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, VALUE_READS, state_codes, thread_ids
 
-#: Longer gaps than this many times the median are unusual.
+#: Multiple of the median above which a gap is unusual.
 UNUSUAL = 10
-#: CUDA_LAUNCH_BLOCKING blocks launches if this share of at least ten block. Chosen by hand.
+#: Fewest launches, and least share of blocking launches, with CUDA_LAUNCH_BLOCKING. Chosen by hand.
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
 _STREAM_WAIT = re.compile(r"Stream.*Wait|Wait.*Stream")
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
@@ -25,7 +25,7 @@ _BEGIN_CAPTURE, _END_CAPTURE = (re.compile(f"Stream{which}Capture") for which in
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
 _SYNCHRONISES = re.compile(r"(?i)synchroni[sz]e")
 _HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
-#: PyTorch's ops that copy a tensor, and the bytes of the largest single value (complex128).
+#: Pattern of PyTorch's ops that copy a tensor, and bytes of the largest single value (complex128).
 _COPIES, _VALUE_BYTES = re.compile(r"aten::(?:copy_|_to_copy|to)"), 16
 
 
@@ -69,7 +69,7 @@ def blocking_launches(lane: Lane) -> float:
     kernels = np.flatnonzero(lane.activity & events.is_kind("kernel"))
     launch = events.rows_named("launch_id")[kernels]
     kernels, launch = kernels[launch != NONE], launch[launch != NONE]
-    # a kernel that begins before its launch means that the clocks differ
+    # exclude kernels that begin before their launch, because then the clocks differ
     in_order = events.start_ns[kernels] >= events.start_ns[launch]
     waited = in_order & (events.end_ns[kernels] <= events.end_ns[launch])
     few = len(kernels) < _LEAST_LAUNCHES or waited.sum() < _NEARLY_ALL * len(kernels)
@@ -91,7 +91,7 @@ def read(lane: Lane) -> tuple[Fact, ...]:
     blocks = forest.beneath(sync.astype(np.int64)) > 0
     ops = lane.here & events.is_kind("op")
     asks = ops & events.is_one_of("name", *VALUE_READS)
-    # a copy of a single value to the host (``.cpu()``) also counts
+    # include copies of a single value to the host (``.cpu()``)
     moved = events.ints("bytes", UNKNOWN)
     values = lane.rank & events.is_kind("memcpy") & (moved >= 0) & (moved <= _VALUE_BYTES)
     values &= events.where_name(lambda name: direction(name) == "DtoH")
@@ -156,7 +156,7 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
     """Return the call before each launch on its thread, if it enqueued a wait."""
     events = lane.events
     records = lane.rank & events.where_name(lambda name: "EventRecord" in name)
-    # a wait before the first EventRecord waits for work from before the profile
+    # exclude waits before the first EventRecord, which wait for work from before the profile
     first_ns = events.start_ns[records].min(initial=np.iinfo(np.int64).max)
     waits = events.where_name(_EVENT_WAIT.search) & (events.start_ns > first_ns)
     waits |= events.where_name(_HOST_FUNCTION.search)
@@ -237,7 +237,7 @@ def captures(events: EventTable) -> tuple[Ints, Ints]:
         np.flatnonzero(calls & events.where_name(pattern.search))
         for pattern in (_BEGIN_CAPTURE, _END_CAPTURE)
     )
-    # a capture without an end lasts until the end of the profile
+    # let a capture without an end last until the end of the profile
     until_ns = np.full(len(begins), events.end_ns.max(initial=0), dtype=np.int64)
     for place, begin in enumerate(begins.tolist()):
         after = ends[thread[ends] == thread[begin]]

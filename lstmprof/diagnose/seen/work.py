@@ -31,8 +31,7 @@ _EMPTY_OP = re.compile(r"aten::(?:new_)?empty(?:_like|_strided)?$")
 _ARRANGING = ("aten::copy_", "aten::clone", "aten::contiguous", "aten::reshape", "aten::flatten")
 _WORK = ("rnn", "gemm", "conv", "attention", "embedding")
 _LOOK_UP, _TABLE_GRADIENT = "aten::embedding", "aten::embedding_dense_backward"
-#: An op over a list of tensors is an op over the embedding table if the table has this share of all
-#: elements.
+#: Least share of the embedding table in a list's elements if an op over the list counts for it.
 _MOST_OF_LIST = 0.9
 
 
@@ -108,7 +107,7 @@ def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
         return _table_by_time(lane, looked_up, multiplies, inputs)
     tables = []
     for (rows, width), number in looked_up.items():
-        # the gradient of a table that a matmul reads, too, is always dense
+        # skip a table that a matmul reads, too, because its gradient is always dense
         if [rows, width] in multiplied or [width, rows] in multiplied:
             continue
         whole = np.array([_is_over([rows, width], entries) for entries in inputs] + [False])
@@ -131,10 +130,10 @@ def _table_by_time(
     if len(looked_up) != 1 or not fills.any():
         return ()
     (((rows, width), number),) = looked_up.items()
-    # an optimizer op on the whole table takes at least half as long as zeroing its gradient
+    # estimate the least time of an optimizer op on the whole table: half of zeroing the gradient
     least_ns = median(lane.spent_ns[fills]) / 2
     large = [shape for shape in _shapes_in(inputs) if 2 * prod(shape) >= rows * width]
-    # such a matmul may read the table
+    # find nothing if a long matmul may read the table
     if (lane.spent_ns[multiplies] >= least_ns).any() or any(s != [rows, width] for s in large):
         return ()
     updates = ops & events.is_one_of("category", "optimizer") & (lane.spent_ns >= least_ns)
@@ -222,7 +221,8 @@ def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
     return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
 
 
-#: Sizes from input shapes (native_functions.yaml); cuDNN: (time, batch, inputs) first, state fifth.
+#: Op → function for its sizes from input shapes (native_functions.yaml); cuDNN: (time, batch,
+#: inputs) first, state fifth.
 _SIZES: dict[str, Callable[[_Shapes], tuple[int, ...]]] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _product(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _product(1)),
@@ -263,7 +263,7 @@ def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
     categories, names = events.texts("category")
     blocks = np.array([*map(_blocks, written), 0])[configs]
     fewer = (blocks > 0) & (blocks < multiprocessors) & (categories != NONE) & (lane.busy > 0)
-    # persistent kernels choose their number of blocks by the device, not by the work
+    # omit persistent kernels, whose number of blocks depends on the device, not on the work
     chosen = lane.activity & events.is_kind("kernel") & ~events.is_one_of("family", _PERSISTENT)
     rows = np.flatnonzero(chosen & fewer)
     groups = Groups(blocks[rows], categories[rows])
@@ -282,11 +282,11 @@ def _blocks(written: str) -> int:
     return min(blocks, np.iinfo(np.int64).max)
 
 
-#: The matmuls of one shape in a step are divided into this many successive groups.
+#: Number of successive groups into which the matmuls of one shape in a step are divided.
 _RUNS = 10
-#: With this many matmuls per group, one disturbed matmul does not change the median.
+#: Fewest matmuls per group, so that one disturbed matmul does not change the median.
 _EACH = 5
-#: Denormals slow the slowest group by at least this factor; up to 100 was measured.
+#: Least factor by which denormals slow the slowest group; at most 100 was measured.
 SLOWER = 8
 #: Least backward / forward time with denormals (15 to 27 measured), and least forward time in ns.
 _BACKWARD, _LONG_NS = 8, 10_000_000

@@ -71,9 +71,9 @@ Spent = dict[str, tuple[int, float]]
 
 #: Tables of the breakdown with evidence for diagnoses.
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
-#: Clocks differ if more activities than this begin before their launch. Chosen by hand.
+#: Share of activities that begin before their launch above which clocks differ. Chosen by hand.
 EARLY_SHARE = 0.1
-#: An error lists at most this many ranks and devices.
+#: Most ranks and devices that an error lists.
 _MOST_LISTED = 8
 
 

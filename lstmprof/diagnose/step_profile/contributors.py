@@ -29,18 +29,21 @@ from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: A shorter op (ns) computes next to nothing: 95 % of LSTMCell's with 4 units take < 2.9 µs (EPYC).
+#: Duration in ns below which an op computes next to nothing: 95 % of LSTMCell's with 4 units take <
+#: 2.9 µs (EPYC).
 TINY_OP_NS = 3_000
-#: A shorter kernel (ns) ends before the next launch: one takes 4.8 to 6.6 µs (BERT, H100).
+#: Duration in ns below which a kernel ends before the next launch: a launch takes 4.8 to 6.6 µs
+#: (BERT, H100).
 TINY_KERNEL_NS = 5_000
 
-#: A longer op (ns) without launches computes: ten times PyTorch's dispatch. Chosen by hand.
+#: Duration in ns above which an op without launches computes: ten times PyTorch's dispatch. Chosen
+#: by hand.
 CPU_OP_NS = 100_000
 
-#: The number in the name of a PyTorch step marker, removed to sum all steps.
+#: Pattern of the number in a PyTorch step marker's name, removed to sum all steps.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
-#: The part of the breakdown with the profiler's own work.
+#: Name of the part of the breakdown with the profiler's own work.
 PROFILER = "profiler"
 
 
@@ -216,7 +219,7 @@ def _calls(groups: Groups, row: Ints) -> Ints:
     return np.bincount(counted, minlength=groups.count).astype(np.int64)
 
 
-#: Idle time in which the host thread is in no runtime call.
+#: Causes of idle time in which the host thread is in no runtime call.
 _BETWEEN_CALLS = ("dispatch", "python", "host")
 
 
@@ -225,7 +228,7 @@ def lost_overhead_ns(
 ) -> int:
     """Return the idle time per step that may be the profiler's own work."""
     rows = events.rows_of_rank(rank)
-    # CUPTI's overhead has no thread in Kineto, so it may count as time of an op
+    # take CUPTI's overhead, which has no thread in Kineto and may count as time of an op
     lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)
     rows = rows[lost[rows]]
     if not len(rows) or not windows:

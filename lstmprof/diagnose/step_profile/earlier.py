@@ -33,13 +33,13 @@ def earlier_ns(
     devices = events.ints("device", UNKNOWN)[rows]
     own = np.isin(devices, (UNKNOWN, UNKNOWN if device is None else device))
     work = rows[own & events.is_kind(*ACTIVITY_KINDS)[rows]]
-    # the profile does not show what launched the work
+    # give up if the profile does not show what launched the work
     if not len(work) or (events.rows_named("launch_id")[work] == NONE).all():
         return None
     calls = rows[events.is_kind("runtime")[rows] & events.where_name(_may_block)[rows]]
     marks = [(at, "idle", 0) for at in _late_launches(events, work).tolist()]
     start, end = events.start_ns, events.end_ns
-    # ``waits_ns``: start of a collective → the wait in it
+    # add the wait in each collective; ``waits_ns``: start of a collective → wait
     marks += [(int(end[row]), "waited", waits_ns.get(int(start[row]), 0)) for row in work]
     marks += [(int(end[row]), "woken", int(end[row] - start[row])) for row in calls]
     device_ns = host_ns = 0  # how much earlier the device, and the host, would get here

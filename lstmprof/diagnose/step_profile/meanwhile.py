@@ -20,7 +20,7 @@ from lstmprof.diagnose.seen.contexts import enclosing
 from lstmprof.events.intervals import Covered
 from lstmprof.events.table import NONE, EventTable
 
-#: An op, kernel or range is named if it takes this share of the waits. Chosen by hand.
+#: Least share of the waits in an op, kernel or range that is named. Chosen by hand.
 _LEAST_NAMED_SHARE = 0.5
 
 

@@ -36,13 +36,13 @@ from lstmprof.runs.metadata import RunInfo
 
 FOUND, NONE, UNKNOWN = "found", "none", "unknown"
 MEASURED, LIKELY = "measured", "likely"
-#: Shorter waits (share of the step) are ignored.
+#: Least share of the step of waits that count.
 LEAST_SHARE = 0.01
-#: A late rank waits at most this share of the median wait of the others.
+#: Longest wait of a late rank, as a share of the other ranks' median wait.
 LATE = 0.5
-#: The late rank changes if this share of the steps has one, but not always the same.
+#: Least share of steps with a late rank if the late rank changes from step to step.
 CHANGING_SHARE = 0.75
-#: With fewer collectives, the clocks of ranks cannot be checked after they were aligned.
+#: Fewest collectives with which the clocks of ranks can be checked after they were aligned.
 LEAST_COLLECTIVES = 3
 
 _Rows = list[dict[str, Any]]
@@ -346,8 +346,7 @@ def overlap_of(
         np.array([w.end_ns for w in windows], dtype=np.int64),
     )
     if clean is not None:
-        # the breakdown counts time of both communication and computing as computing, so its
-        # communication is exposed
+        # take all communication as exposed: the breakdown counts overlapping time as computing
         parts = clean.mean_step.parts
         exposed = sum(ns for _, part, ns in parts if part == "collective")
     else:

@@ -38,22 +38,23 @@ _NOUN_OF_CATEGORY = {
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
-#: Nouns: a ``layer`` is a recurrent layer in one op or kernel, a ``cell`` one time step of it.
+#: Nouns for work: a ``layer`` is a recurrent layer in one op or kernel, a ``cell`` one of its time
+#: steps.
 WORK = (*dict.fromkeys(_NOUN_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
 #: cuDNN's names for the gradients of a convolution: ``dgrad`` of its input, ``wgrad`` of weights.
 _PASSES = ("", "dgrad", "wgrad")
-#: Ops for one time step in TensorFlow and Chainer.
+#: Pattern of ops for one time step in TensorFlow and Chainer.
 _CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$")
 _COPY_CALL = re.compile(r"Memcpy|Memset")
 
-#: If the mean is more than this many times the median, a few long durations distort it.
+#: Ratio of mean to median above which a few long durations distort the mean.
 _FAR_FROM_MEDIAN = 5
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Number and durations of events with one noun, such as ``launch``."""
+    """The number and durations of the events of one sort, such as launches."""
 
     count: int
     total_ns: int  # of ops, the self time
@@ -99,7 +100,7 @@ def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
 
 
 def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
-    """Mark ops that contain an op with the same noun, such as another copy."""
+    """Mark ops that contain an op of the same sort, such as a copy in a copy."""
     parent = events.rows_named("parent_id")
     noun_of_row = np.full(len(events), NONE, dtype=np.int64)
     noun_of_row[rows] = nouns
@@ -162,7 +163,7 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
     names, texts = events.texts("name")
     calls = np.full(len(rows), NONE, dtype=np.int64)
     code_of = {text: code for code, text in enumerate(texts)}
-    # Code of the op's type (``MatMul`` of ``lstm/MatMul:MatMul``), and code of its whole name.
+    # find codes: of the op's type (``MatMul`` of ``lstm/MatMul:MatMul``), and of the whole name
     types = np.array([code_of.get(text.rpartition(":")[2], NONE) for text in (*op_texts, "")])
     own = np.array([code_of.get(text, NONE) for text in (*op_texts, "")])
     so_named = np.flatnonzero((ops[rows] >= 0) & (types[ops[rows]] == names[rows]))
@@ -182,7 +183,7 @@ def _by_noun(nouns: Ints, length_ns: Ints) -> dict[str, Ints]:
 
 
 def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
-    """Return the index in ``WORK`` of each event's noun."""
+    """Return the sort of each event (matmul, copy …), as an index in ``WORK``."""
     columns = [events.texts(column) for column in ("category", "family", "name")]
     groups = Groups(*(codes[rows] for codes, _ in columns))
     nouns = list(WORK)
@@ -197,7 +198,7 @@ def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
 
 
 def noun_of(category: str, family: str, name: str, on_device: bool) -> str | None:
-    """Return the noun that counts an op or kernel, such as ``product`` for a matmul."""
+    """Return the sort of an op or kernel as a noun: ``product`` for a matmul."""
     # even in the optimizer, a copy is a copy
     if on_device and is_copy(name):
         return "memset" if "memset" in name.lower() else "copy"

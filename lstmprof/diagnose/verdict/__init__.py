@@ -40,16 +40,16 @@ from lstmprof.diagnose.remedies.work import tf32
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.runs.fields import ScriptLine
 
-#: The sentence shows a ratio's interval if its ends differ by at least this factor.
+#: Least factor between the ends of a ratio's interval that the sentence shows.
 WIDE = 1.25
 #: Kinds of time that do not grow with the number of ops or launches.
 _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
     *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE, causes.WAITING),
 )
-#: If a ratio's interval is wider (end / begin), times of parts are unknown. Chosen by hand.
+#: Largest width (end / begin) of a ratio's interval with known times of parts. Chosen by hand.
 _ROUGH = 10.0
-#: Larger ratios are shown without decimals.
+#: Least ratio that is shown without decimals.
 _WITHOUT_DECIMALS = 100
 #: Name of the bottleneck if several kinds of waits for the host count together.
 WAITS_FOR_HOST = "waiting for the host"
@@ -59,7 +59,7 @@ _IN_WORDS = {
     causes.RANGE: "time inside ranges in which no op was recorded",
     causes.RUNTIME: "runtime calls",
 }
-#: All waits are the bottleneck if others take this share of the longest. Chosen by hand.
+#: Least ratio of other waits to the longest wait if all waits are the bottleneck. Chosen by hand.
 _OTHER_WAITS = 0.1
 #: Waits with their own causes; the verdict mentions those above ``_THEN_SHARE`` of the step.
 _OWN_WAITS = (
@@ -67,10 +67,10 @@ _OWN_WAITS = (
     *(causes.COLLECTIVE, causes.QUEUE, causes.WAITING),
 )
 _THEN_SHARE = 0.1  # chosen by hand
-#: Kinds of time that differ by less count as equally long. Chosen by hand.
+#: Difference below which kinds of time count as equally long. Chosen by hand.
 _ALIKE = 0.02
 _PER_STEP = "per step"
-#: Kinds of time whose name is plural.
+#: Pattern of kinds of time whose name is plural.
 _PLURAL = re.compile(r"calls$| and ")
 
 
@@ -211,7 +211,7 @@ class Verdict:
     def _largest_saved(self) -> str:
         """Return ``, the largest possible saving`` if no other fix saves more."""
         larger = {fix.name for fix in self.fixes if fix.worth_ns > self.bottleneck_ns}
-        # TF32 saves time only by lowering the precision
+        # ignore TF32, which saves time only by lowering the precision
         if larger - {tf32.name}:
             return ""
         precision = " in float32" if larger else ""
@@ -280,7 +280,7 @@ def verdict_of(
 
     kinds = {row.name: row.kinds for row in TABLE}
 
-    # first the fix of the cause, then fixes that save much, an unknown time, or little
+    # sort: first the fix of the cause, then fixes that save much, an unknown time, or little
     def order(fix: Advice) -> tuple[bool, int, bool, int]:
         unknown = fix.saves_ns is None and fix.gain_ns is None
         small = 2 if fix.worth_ns < NAMED_SHARE * whole_ns else 0
@@ -381,8 +381,7 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     return f"settings differ: {settings.listing(unlike)}" if unlike and not is_slower else ""
 
 
-#: A line of the script explains a bottleneck if it takes this share of the bottleneck's time.
-#: Chosen by hand.
+#: Least share of a bottleneck's time in a line of the script that explains it. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: Kinds of time that a line may explain; reads of device values (``_ASKS``) explain only sync.
 _HIDDEN_KINDS = (causes.PYTHON, causes.WAITING, causes.UNRECORDED, causes.INPUT)

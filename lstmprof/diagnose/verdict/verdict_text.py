@@ -32,24 +32,24 @@ MOST_LINES = 8
 WIDTH = 100
 #: Width of a label with the spaces around it.
 INDENT = 9
-#: A verdict shows at most this many fixes and kinds of time.
+#: Most fixes, and most kinds of time, that a verdict shows.
 _FIXES, _MOST_KINDS = 2, 6
 CERTAINTY_WORDS: dict[Level, str] = {
     "measured": "cause found",
     "likely": "probable cause",
     "unknown": "cause unknown",
 }
-#: Shorter steps are shown with three decimals of a ms instead of one.
+#: Step length in ns from which times have one decimal of a ms; shorter steps have three.
 _LONG_NS = 1_000_000
-#: A long text may be cut before these characters.
+#: Pattern of the places at which a long text may be cut.
 _CLAUSE_END = re.compile(r"[;:,] | and ")
-#: Matches a bracket with the character before it, or the ellipsis of a shortened name.
+#: Pattern of a bracket with the character before it, or of the ellipsis of a shortened name.
 _BRACKET = re.compile(r"[^()…]?\(|\)|…")
-#: Spaces within an item or before a unit, at which a line must not be broken.
+#: Patterns of spaces within an item or before a unit, at which a line must not be broken.
 _WITHIN_ITEM = re.compile(r"(?<![,:]) ")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
 _UNBROKEN = "\N{NO-BREAK SPACE}"
-#: Matches the baseline's number after a count, `` (baseline: 61)``, which short texts omit.
+#: Pattern of the baseline's number after a count, `` (baseline: 61)``, which short texts omit.
 _BASELINE = re.compile(r" \(baseline: [^()]*\)|; baseline: [^()]*(?=\))")
 
 
@@ -113,7 +113,7 @@ def verdict_text(
     lines = list(verdict_lines(diagnosis))
     room, printed = MOST_LINES - 1, dict[Line, list[str]]()
     for line in sorted(lines, key=lambda line: line.rank):
-        # ``spoken`` replaces characters that the output cannot show
+        # replace characters that the output cannot show (``spoken``)
         text, end = (spoken(one_line(part)) for part in line.shortened(names))
         end = f" {end}" if line.end.startswith(" ") else end
         text = _WITHIN_ITEM.sub(_UNBROKEN, text) if line.items else text
@@ -168,7 +168,7 @@ def _open_brackets(text: str) -> list[str]:
             opened.append(match[0])
         elif match[0] == ")":
             del opened[-1:]
-        # a shortened name, such as ``gemm(float*, …``, never closes its brackets
+        # forget brackets of a shortened name, such as ``gemm(float*, …``, which never close
         else:
             while opened and opened[-1] not in (" (", "("):
                 opened.pop()

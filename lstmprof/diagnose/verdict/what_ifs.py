@@ -23,9 +23,9 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict.sentences import what_if_sentence
 from lstmprof.workloads import Workload
 
-#: A change that is not in ``CHANGES``: matmuls run at the peak rate of the device.
+#: Name of a change that is not in ``CHANGES``: matmuls run at the peak rate of the device.
 GEMM_AT_ROOFLINE = "gemm at roofline"
-#: Words for changes whose name does not explain itself.
+#: Change → words for users if its name does not explain itself.
 _IN_WORDS = {GEMM_AT_ROOFLINE: "matmuls at their roofline time"}
 #: Form of recurrent layers, as in the option ``--as`` → words for users.
 FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
@@ -114,13 +114,13 @@ def recurrent_share(workload: Workload, mode: str) -> float:
     whole = recurrent = 0
     for layer in range(workload.layers):
         inputs = workload.directions * workload.hidden if layer else workload.features
-        # forward, per unit: I + H operations, of which H are recurrent
+        # count forward operations per unit: I + H, of which H are recurrent
         operations = inputs + workload.hidden
         whole, recurrent = whole + operations, recurrent + workload.hidden
         if mode == "train":
             # no gradient of the inputs is needed in a first layer without an embedding
             no_input_gradients = layer == 0 and not workload.vocabulary
-            # backward: I for the inputs, H for the state, I + H for the weights
+            # count backward operations: I for the inputs, H for the state, I + H for the weights
             whole += 2 * operations - inputs * no_input_gradients
             recurrent += workload.hidden
     return recurrent / whole

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lstmprof.events.table import EventTable
 
-#: Value of ``source`` in run.json of a capture; its steps end with a synchronisation.
+#: Value of ``source`` in run.json of a capture, whose steps end with a synchronisation.
 CAPTURED = "capture"
-#: Value of ``source`` in run.json if the run is of a user's own training script.
+#: Value of ``source`` in run.json of a run of the user's own training script.
 OWN_CODE = "own code"
 #: Values of ``source`` for runs whose steps were also timed without a profiler.
 MEASURED = (CAPTURED, OWN_CODE)
@@ -22,7 +22,7 @@ MEASURED = (CAPTURED, OWN_CODE)
 
 def annotated(events: EventTable, *, captured: bool, step_range: str | None = None) -> EventTable:
     """Compute links, categories and steps of events."""
-    # Imported here, because a stored run does not need the rules.
+    # Import late: reading a stored run does not need the rules.
     from lstmprof.events.annotate.categories import categorised
     from lstmprof.events.annotate.links import linked, with_forwards
     from lstmprof.events.annotate.steps import windows, with_markers, with_steps

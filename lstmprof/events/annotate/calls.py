@@ -14,13 +14,13 @@ from lstmprof.events.table import NONE, EventTable
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH")
 MEMORIES = ("pinned", "pageable", "managed")
 
-#: Runtime calls that start work on a device: cudaLaunchKernel, cudaMemcpyAsync, hipMemsetAsync …
+#: Pattern of runtime calls that start work on a device: cudaLaunchKernel, hipMemsetAsync …
 _ENQUEUES = re.compile(r"Launch|Memcpy|Memset")
 _LETTERS = re.compile(r"([HDPA])(?:to|2)([HDPA])(?![a-z])")
 _WORDS = re.compile(r"(Host|Device|Peer|Array)[- ]?(?:To|to|->)[- ]?(Host|Device|Peer|Array)")
-#: Copies and memsets in profiles by CUPTI, ROCTracer, Nsight Systems and XLA.
+#: Pattern of copies and memsets in profiles by CUPTI, ROCTracer, Nsight Systems and XLA.
 _COPY = re.compile(r"(?i)^\W*(?:CUDA |HIP )?(?:mem(?:cpy|set)|Copy(?:Host|Device|Peer))")
-#: Page migrations of managed memory, which the driver starts without a launch.
+#: Pattern of page migrations of managed memory, which the driver starts without a launch.
 MIGRATION = re.compile(r"Memcpy UVM \w+")
 _MEMORY = re.compile(r"(?i)\b(pinned|pageable|managed)\b")
 
@@ -39,7 +39,7 @@ def launch_calls(events: EventTable) -> Ints:
     """Return the rows of the runtime calls that launch device activities."""
     runtime, launch = events.is_kind("runtime"), events.where_name(is_launch)
     parent = events.rows_named("parent_id")
-    # a driver call inside another runtime call does not count again
+    # count a driver call inside another runtime call only once
     launch = launch & ~(runtime[parent] & (parent != NONE))
     enqueued_by = events.rows_named("launch_id")
     launch[enqueued_by[enqueued_by != NONE]] = True
@@ -134,7 +134,7 @@ def _covered(events: EventTable, activity_counts: ActivityCounts) -> tuple[int, 
     )
 
 
-#: TensorFlow's op that takes the next batch, on a thread of its own.
+#: Pattern of TensorFlow's op that takes the next batch, on a separate thread.
 NEXT_OP = re.compile(r"IteratorGetNext\w*Op::DoCompute")
 _PREPARES = re.compile(
     rf"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"

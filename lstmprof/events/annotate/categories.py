@@ -42,16 +42,16 @@ from lstmprof.events.table import NONE, EventTable
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
-#: Categories that become ``optimizer`` in the optimizer's phase.
+#: Categories that become ``optimizer`` during the optimizer's phase.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
-#: These categories of a kernel's name win over an ``op_name`` that ends in a layout op.
+#: Categories for which a kernel's name decides, although its ``op_name`` ends in a layout op.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
-#: Small type for the numbers of rules, of which there are millions.
+#: Type for the numbers of rules; a small type, because a table has millions of these numbers.
 _RULE = np.int16
 _NUMBER = {rule: number for number, rule in enumerate(RULES)}
-#: Rule number -> index into CATEGORIES; the last entry is for ``NONE``.
+#: Rule number -> index into CATEGORIES; the last entry belongs to ``NONE``.
 _CATEGORY = np.array(
     [NONE if r.category is None else CATEGORIES.index(r.category) for r in RULES] + [NONE],
     dtype=_RULE,
@@ -64,7 +64,7 @@ _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
     """Find the category of each event by rules."""
-    # only lstmprof's captures use the name scope ``optimizer`` reliably
+    # pass ``captured``: only lstmprof's captures use the name scope ``optimizer`` reliably
     rule = _rules(events, captured)
     category = _CATEGORY[rule]
     rnn = events.is_kind("kernel") & (category == CATEGORIES.index("rnn"))
@@ -136,7 +136,7 @@ def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
     recorded = events.mapped("dtypes", _types_differ, -1, _RULE)[copies]
     if (recorded >= 0).all():
         return np.asarray(recorded == 1, dtype=np.bool_)
-    # without recorded types: PyTorch's autocast calls aten::to
+    # without recorded types, look for an aten::to around the copy, as PyTorch's autocast calls
     converting = events.is_kind("op") & events.is_one_of("name", *_CONVERTING)
     marks = np.where(converting, _RULE(1), _RULE(NONE))
     beneath = inherited(links.parent, marks)[copies] == 1
@@ -163,7 +163,7 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     by_kernel = events.mapped("name", _kernel_rule, _NUMBER[UNNAMED], _RULE, is_kernel)[rows]
     named = _named_rules(events)[rows]
     says_more = _is(by_kernel, *_SAYS_MORE) & (named != NONE) & _is(named, "layout")
-    # JAX's ``op_name`` names only the last op of a fusion, which may just move elements.
+    # prefer the kernel's name: ``op_name`` has only the last op of JAX's fusion, maybe a move
     rules = np.where((by_op != NONE) | says_more, by_op, named)
     rules = np.where((rules == NONE) | _copies_itself(by_kernel, rules), by_kernel, rules)
     rules = np.where(in_layer != NONE, in_layer, rules)
@@ -182,7 +182,7 @@ def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
     """Return which kernels only copy a tensor before or after their op's real work."""
-    # this old name means a copy or a cast, and may be the real work of such an op
+    # except copies with the old name: a copy or cast may be the real work of such an op
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
 

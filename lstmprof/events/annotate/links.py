@@ -13,16 +13,16 @@ from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
 
-#: Ranges of torch.optim; zero_grad belongs to the optimizer's phase, too.
+#: Pattern of torch.optim's ranges; zero_grad belongs to the optimizer's phase, too.
 _OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
-#: Name scopes of the backward pass; JAX writes ``transpose(jvp(scope))``.
+#: Pattern of the backward pass's name scopes; JAX writes ``transpose(jvp(scope))``.
 _GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients(?:_\d+)?/|transpose\(jvp\(")
 _PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:)]|$)")
-#: PyTorch's autograd engine wraps every backward node in an op with this prefix.
+#: Prefix of the op that PyTorch's autograd engine records around every backward node.
 _AUTOGRAD = "autograd::engine::"
-#: Names of backward nodes in PyTorch's older profiler.
+#: Pattern of the names of backward nodes in PyTorch's older profiler.
 _GRADIENT_NODE = re.compile(r"[A-Z]\w*Backward\d*|torch::autograd::\w+")
-#: MXNet's operators run while Python is already in another phase, so their names decide.
+#: Phase -> operators; by name, because MXNet's operators run when Python is in a later phase.
 _MXNET_PHASES = (
     ("backward", re.compile(r"mxnet::_(?:backward_|grad_add$)")),
     ("optimizer", re.compile(r"mxnet::\w+_update(?:_phase[12])?$")),
@@ -66,7 +66,7 @@ def parents(events: EventTable) -> Ints:
     previous = small(previous)
     ends = np.append(np.iinfo(np.int64).max, events.end_ns[rows])  # position 0: around all events
     behind = np.flatnonzero(ends[previous] < ends)
-    # all rows search upwards at once; each pass skips twice as far
+    # search the parents of all rows at once; each pass skips twice as far
     while len(behind):
         previous[behind] = previous[previous[behind]]
         behind = behind[ends[previous[behind]] < ends[behind]]
@@ -94,7 +94,7 @@ def _calls_with(events: EventTable, number: Ints) -> Ints:
     activities = has_number & events.is_kind(*ACTIVITY_KINDS)
     call = np.full(len(events), NONE, dtype=np.int64)
     calls = calls[longer_first(events.start_ns[calls], events.dur_ns[calls])]
-    # Ids are unique only within a process.
+    # Match ids within a process, because ids are unique only there.
     for rows, columns in (
         (np.flatnonzero(activities & (pid == UNKNOWN)), (rank, number)),
         (np.flatnonzero(activities & (pid != UNKNOWN)), (rank, pid, number)),
@@ -132,7 +132,7 @@ def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
     """Find the op of activities without a launch by their external id."""
     rank, external = (events.ints(name, UNKNOWN) for name in ("rank", "external_id"))
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
-    # Some profilers write the correlation id as external id, which names no op.
+    # Skip external ids that repeat the correlation id, as some profilers write: they name no op.
     activity &= (external > 0) & (external != events.ints("correlation_id", UNKNOWN))
     rows = np.flatnonzero(activity)
     op = np.full(len(events), NONE, dtype=np.int64)
@@ -173,7 +173,7 @@ def _op_phase(name: str) -> int:
     if name.startswith("mxnet::"):
         matches = (PHASES.index(phase) for phase, pattern in _MXNET_PHASES if pattern.match(name))
         return next(matches, NONE)
-    # Imported here, because a stored run does not need the rules.
+    # Import late: reading a stored run does not need the rules.
     from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
 
     scan = scan_label(name)
@@ -245,10 +245,10 @@ def forwards(events: EventTable) -> Ints:
     forward = np.full(len(events), -1, dtype=np.int64)
     rows = np.flatnonzero(numbered)
     rank, start = events.ints("rank", UNKNOWN), events.start_ns
-    # At equal starts, put backward ops first: their forward op must have begun earlier.
+    # At equal starts, put backward ops first, because their forward op began earlier.
     rows = rows[np.lexsort((~is_backward[rows], start[rows], number[rows], rank[rows]))]
     place = np.where(is_backward[rows], -1, np.arange(len(rows)))
-    # Source: the ``fwdbwd`` flows of torch/csrc/autograd/profiler_kineto.cpp.
+    # Take the latest forward op. Source: ``fwdbwd`` in torch/csrc/autograd/profiler_kineto.cpp.
     latest = np.maximum.accumulate(place) if len(rows) else place
     maker = rows[np.maximum(latest, 0)]
     same = (latest >= 0) & (number[maker] == number[rows]) & (rank[maker] == rank[rows])

@@ -22,18 +22,18 @@ from lstmprof.events.stored import StoredEvents
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Shorter overlaps do not count, because profilers round times to up to 1 µs.
+#: Longest overlap that does not count, because profilers round times to up to 1 µs.
 ROUNDED_NS = 1000
-#: Runtime calls that give work to a device, of CUDA, HIP and MTIA (``enqueueCommand
-#: memcpyHtoDAsync``).
+#: Pattern of runtime calls that give work to a device, of CUDA, HIP and MTIA
+#: (``enqueueCommand memcpyHtoDAsync``).
 _HANDS_OVER = re.compile(r"(?i)launch|memcpy|memset|enqueue|submit")
-#: Ops and ranges of libraries that run only on GPUs.
+#: Pattern of ops and ranges of libraries that run only on GPUs.
 _GPU_NAMES = re.compile(
     r"(?:aten::|.*:)?_?(?:cudnn|miopen)_(?!is_acceptable)\w*|(?:.*[:/])?Cudnn[A-Z]\w*"
     r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
 )
 _CAPTURE_BEGINS, _CAPTURE_ENDS = "StreamBeginCapture", "StreamEndCapture"
-#: Columns of the events table that counting reads.
+#: Columns of the events table that are read to count events.
 COUNTED = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device", "stream"),
     *("parent_id", "launch_id", "step"),
@@ -248,7 +248,7 @@ class _Lost:
     def __init__(self, processes: int) -> None:
         self._processes = processes
         self._launches = np.zeros(processes, dtype=np.int64)
-        # start of the first and last launch with an activity
+        # per process, start of the first and of the last launch that has an activity
         self._first_with_activity, self._last_with_activity = _late(processes), _early(processes)
         self._all, self._first, self._last = (_Starts(processes) for _ in range(3))
         self._end_ns = _early(processes)
@@ -344,7 +344,7 @@ class _Overlaps:
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
-        # per stream, the activity that ends last: (streams, starts, ends, process numbers).
+        # last-ending activity of each stream: (streams, starts, ends, process numbers)
         self._latest_end = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
     def add(
@@ -456,7 +456,7 @@ def _count_process(columns: Columns) -> _ProcessCounts:
 
 def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
     """Count a table on disk, one batch at a time."""
-    # Imported here, because a stored run does not need the rules.
+    # Import late: reading a stored run does not need the rules.
     from lstmprof.events.annotate.stored_annotation import deciding_events
 
     deciding = events.once(deciding_events)

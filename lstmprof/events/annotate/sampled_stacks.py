@@ -17,14 +17,14 @@ from lstmprof.events.annotate.rules import op_rule
 from lstmprof.events.annotate.rules.torch import LIBRARY_OP
 
 DISPATCH, PYTHON = "dispatch", "python"
-#: Stacks in code that XLA generated, whose op is unknown.
+#: Name of the part for stacks in code that XLA generated, whose op is unknown.
 COMPILED = "compiled"
-#: Stacks that match no rule, and stacks of a thread that waits. Neither is in the breakdown.
+#: Names for stacks that match no rule, and for stacks of a waiting thread.
 UNKNOWN, WAITING = "unknown", "waiting"
-#: Stands for the category of the op in the pattern's group ``op``.
+#: Part of rules that take the category of the op in the pattern's group ``op``.
 BY_OP = "by op"
 
-#: Frameworks whose step is one call of a compiled function.
+#: Frameworks that run a step as a single call of a compiled function.
 _ONE_CALL_FRAMEWORKS = ("tensorflow", "jax", "pytensor", "theano")
 
 
@@ -109,7 +109,7 @@ FRAME_RULES: tuple[FrameRule, ...] = (
     _rule("layout", "jax", r"\bxla::cpu::CopyThunk::", "XLA's copy"),
     _rule("reduction", "jax", r"\bxla::cpu::(?:Sort|TopK)Thunk::", "XLA's sort"),
     _rule(COMPILED, "jax", r"\bxla::cpu::(?:internal::)?Kernel(?:Thunk)?\b", "XLA's fusion"),
-    # Routines of libraries, for stacks that do not reach up to the op.
+    # Routines of libraries, for stacks that end before the op's frame.
     _rule("rnn", "", r"jit_\w*(?:lstm|rnn|gru)|\bdnnl::\w*.*(?:rnn|lstm|gru)", "oneDNN's layer"),
     _rule(
         "gemm",
@@ -127,10 +127,10 @@ FRAME_RULES: tuple[FrameRule, ...] = (
     _rule("gemm", "tensorflow jax", r"^jit_\w*gem[mv]|^jit_\w*copy_[ab]|\bdnnl::", "oneDNN's GEMM"),
     _rule("gemm", "tensorflow jax", r"TensorContraction|gebp_kernel", "Eigen's matmul"),
     _rule("pointwise", "", r"^mkl_vml_|^vm[sd][A-Z]|^Sleef_", "a vector function"),
-    # Generated code without a name.
+    # Frames of generated code that has no name.
     _rule(COMPILED, "jax", r"^0x[0-9a-f]+ \((?:\?|[^()]*perf-\d+\.map)\)", "XLA's fusion"),
     _rule(UNKNOWN, "", r"^0x[0-9a-f]+ \((?:\?|[^()]*perf-\d+\.map)\)", "code without a name"),
-    # Frameworks and Python between two ops.
+    # Frames of frameworks and Python between two ops.
     _rule(
         DISPATCH,
         "torch",
@@ -160,10 +160,10 @@ FRAME_RULES: tuple[FrameRule, ...] = (
 GARBAGE_COLLECTOR = "garbage collector"
 _COLLECTS = re.compile(r"^(?:gc_collect_\w+|deduce_unreachable|_PyGC_\w+)\b")
 _PYTHON = re.compile(r"\.py:\d+\)$")
-#: The step function of a worker's loop; frames outside of it are not the network's.
+#: Pattern of the step function in a worker's loop; frames outside do not belong to the network.
 _STEP = re.compile(r"^(?:\w+\.)?step \(lstmprof/capture/worker/loops/\w+\.py:\d+\)$")
 _OPTIMIZER = re.compile(r"\(torch/optim/")
-#: Inside torch.optim these parts count as ``optimizer``, as in ``categories``.
+#: Parts that count as ``optimizer`` inside torch.optim, as in ``categories``.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "layout", "other")
 _NO_RULE = "no rule matches a frame of the stack"
 
@@ -217,7 +217,7 @@ def _part(rule: FrameRule, frame: str) -> str | None:
 def part_of_torch_op(symbol: str) -> str | None:
     """Find the breakdown part of PyTorch's op ``at::_ops::<symbol>``."""
     words = symbol.split("_")
-    # ``add__Tensor`` joins name and overload of aten::add_.Tensor: try long names first
+    # split op and overload, as in ``add__Tensor`` for aten::add_.Tensor; try long names first
     for length in range(len(words), 0, -1):
         rule = op_rule("aten::" + "_".join(words[:length]))
         if rule is not None and rule is not LIBRARY_OP:

@@ -25,7 +25,7 @@ from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
 _MOST_NAMED = 8
-#: The number at the end of a step marker's name; 18 digits fit into an int64.
+#: Pattern of the number that ends a step marker's name; 18 digits fit into an int64.
 _NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 
 
@@ -122,7 +122,7 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return one window per step marker."""
+    """Return the start and end (window) of each marked step."""
     rows = [row for _, markers in processes for row in markers.tolist()]
     ends = [end for part, markers in processes for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -135,7 +135,7 @@ def _marked(
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
     """Return where each marked step ends."""
     ends = events.end_ns[markers]
-    # only lstmprof's captures end a step with its marker, others with the next marker
+    # only lstmprof's captures end a step with its marker; elsewhere the next marker ends the step
     if not captured:
         activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
         last = np.append(events.end_ns[activities], ends[-1]).max()

@@ -63,7 +63,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
 def _first_of_each(keys: Ints) -> Ints:
     """Return the first position of each key: keys [0, 1, 0] -> [0, 1]."""
     first = np.empty(int(keys.max(initial=-1)) + 1, dtype=np.int64)
-    # reversed, so that each key's first position is written last, and stays
+    # write in reverse order, so that the first position of each key is written last and stays
     first[keys[::-1]] = np.arange(len(keys))[::-1]
     return first
 
@@ -106,11 +106,11 @@ class Partitions:
         return list(np.ascontiguousarray(rows.T))
 
 
-#: Events with neighbouring ids go to the same file, this many at a time.
+#: Number of events with neighbouring ids that go to the same file.
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
-#: Columns from which the derived columns are computed.
+#: Columns that are needed to compute the derived columns.
 _SOURCE_COLUMNS = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
     *("correlation_id", "external_id", "op_name", "dtypes"),
@@ -128,7 +128,7 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
         local = categorised(linked(piece.events), captured=captured)
         derived.add(piece, with_steps(local, step_windows))
         pa.default_memory_pool().release_unused()  # Arrow keeps freed memory unless asked
-    # The derived columns do not change which events decide where steps begin and end.
+    # Keep ``deciding``: derived columns do not change which events decide where steps begin.
     return events.overlaid(derived.files(joined.forward)).keeping(deciding_events, deciding)
 
 
@@ -137,7 +137,7 @@ class _Joined:
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
-        # per batch: activities of other batches, own activities elsewhere, (backward, forward)
+        # per batch: activities from other batches, activities for others, (backward, forward)
         self.guests, self.leavers, self.forward = (self._new(width) for width in (1, 1, 2))
         self._correlated, self._external = self._new(6), self._new(4)
         self._numbered = self._new(5)
@@ -214,7 +214,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Make activities guests in the batches of their launches or ops."""
+        """Add activities to the batches of their launches or ops."""
         own, target = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != target
         self.leavers.add(own[moves], rows[moves])
@@ -252,7 +252,7 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """A batch with guests: earlier events that still run, and linked activities."""
+    """A batch with the activities that it launched, and earlier events still running."""
 
     number: int
     events: EventTable
@@ -321,7 +321,7 @@ class _Derived:
         return values
 
     def files(self, forward: Partitions) -> Iterator[Path]:
-        """Yield one file per batch with all derived columns."""
+        """Yield a file for each batch, with the columns that lstmprof computed."""
         for number, (batch, path) in enumerate(zip(self._events.batches, self._own, strict=True)):
             own = read_columns(path)
             values = {name: own.column(name).to_numpy().astype(np.int64) for name in _DERIVED}

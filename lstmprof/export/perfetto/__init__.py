@@ -301,7 +301,7 @@ class _PartInterval:
 
 
 class _Ledgers:
-    """Writes the breakdown as one track per device, one batch of events after the other."""
+    """Writes the breakdown, batch by batch, as one track per device."""
 
     def __init__(
         self,

@@ -143,7 +143,7 @@ def _texts(events: EventTable, column: str, rows: Ints) -> list[str | None]:
 
 
 class Phases:
-    """Find the phases of steps, such as forward: successive host events of the same phase."""
+    """Joins successive host events of one phase, such as forward, to one interval."""
 
     def __init__(self) -> None:
         self._open: dict[int, tuple[int, int, int, int]] = {}  # rank → step, phase, start, end

@@ -38,7 +38,7 @@ _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
 #: Alias of a foreign key in joins.
 _KEY = "pointing_key"
-#: Positions of page size and page count in the header. Source: sqlite.org/fileformat2.html, 1.3.
+#: Bytes (begin, end) of page size and page count. Source: sqlite.org/fileformat2.html, 1.3.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 
@@ -143,7 +143,7 @@ class Database:
                 yield [row[0] for row in rows]
 
     def _chunks(self, source: str, exact: str, value: int | str) -> Iterator[list[Any]]:
-        # Name the parameter: Python 3.12.0 to 3.12.3 warns about numbered ones (?1).
+        # Name the parameter: numbers (?1) raise a DeprecationWarning in Python 3.12.0 to 3.12.3.
         query = f"SELECT {exact} FROM {source}"
         cursor = self.connection.execute(query, {"value": value})
         room = self.most_rows

@@ -91,7 +91,7 @@ class LeftOut:
     unknown: Counter[str] = field(default_factory=Counter)  # number of ranges by unknown category
 
     def add(self, other: LeftOut) -> None:
-        """Add what was left out of a later part of the trace."""
+        """Add the omitted spans and events of a later part of the trace."""
         self.spans.extend(other.spans)
         self.dropped.update(other.dropped)
         self.unknown.update(other.unknown)
@@ -100,7 +100,7 @@ class LeftOut:
 def profile(
     header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut, counters: Counters
 ) -> Profile:
-    """Make a profile of a trace's columns and header."""
+    """Make a profile from a trace's columns and header."""
     origin_ns = rows.first_ns(columns)
     # the driver may give an empty name
     devices = {n: rows.clean(str(device.get("name", ""))) for n, device in _devices(header)}

@@ -278,7 +278,7 @@ class _File:
         return any(start <= range_[0] and range_[1] <= stop for start, stop in self.read)
 
     def profile(self) -> Profile | None:
-        """Make a Kineto profile of the pieces read so far."""
+        """Make a Kineto profile from the pieces read so far."""
         header = json_document(self.path, self.head + b"]}")
         pieces_read = [self.read[byte] for byte in sorted(self.read)]
         categories = {category for piece in pieces_read for category in piece.categories}

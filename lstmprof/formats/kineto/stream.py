@@ -248,7 +248,7 @@ def _profile(
 
 
 def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
-    """Return (text before the first event, text already read after it)."""
+    """Return the text before the first event, and the bytes read after this text."""
     head = b""
     while len(head) < _MOST_AROUND:
         more = file.read(PIECE_BYTES)

@@ -1,8 +1,9 @@
-"""Iterate over the packets of a Perfetto trace, and define the messages that are read.
+"""Iterate over the packets of a Perfetto trace, and define the messages that lstmprof reads.
 
-A trace is a sequence of packets, each after its length; some writers compress hundreds of packets
-into one. Field numbers are those of Perfetto's ``protos/perfetto/trace`` (trace_packet.proto,
-track_event/*.proto, interned_data.proto, clock_snapshot.proto); texts are declared as bytes.
+A trace is a sequence of length-prefixed packets; some writers compress hundreds of packets into
+one. Field numbers are those of Perfetto's ``protos/perfetto/trace`` (trace_packet.proto,
+track_event/*.proto, interned_data.proto, clock_snapshot.proto). The messages here declare string
+fields as bytes.
 """
 
 from __future__ import annotations

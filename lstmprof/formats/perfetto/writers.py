@@ -115,7 +115,7 @@ def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def where(description: str) -> Where:
-    """Parse what an exported track shows from its description."""
+    """Parse the rank, thread or counter from the JSON description of a track."""
     try:
         owner = msgspec.json.decode(description or "{}", type=Where)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -241,7 +241,7 @@ def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -
 
 
 def activity_kind(name: str, stats: Stats) -> str | None:
-    """Return the kind of an event on a stream, or None for an allocation."""
+    """Return ``kernel``, ``memcpy`` or ``memset``, or None for an allocation."""
     if "kernel_details" in stats:
         return "kernel"
     if "memcpy_details" in stats or name.startswith(("Memcpy", "UnifiedMemory")):
@@ -252,7 +252,7 @@ def activity_kind(name: str, stats: Stats) -> str | None:
 
 
 def host_kind(name: str, stats: Stats) -> str | None:
-    """Return the kind of an event of a host thread, or None for bookkeeping."""
+    """Return a host event's type, such as ``op`` or ``step``; None for bookkeeping."""
     if name.startswith(_BOOKKEEPING):
         return None
     # launches from before 2022 have their kernel's name, but also a correlation id

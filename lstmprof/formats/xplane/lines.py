@@ -312,7 +312,7 @@ def _is_whole(stats: Stats) -> Any:
 
 
 def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
-    """Return equal numbers for equal stats, ids aside."""
+    """Give equal stats equal numbers, ignoring ids."""
     is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
     is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)

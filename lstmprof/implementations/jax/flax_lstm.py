@@ -132,7 +132,7 @@ def _place(cell: str, path: str) -> Optional[Place]:
 
 
 def _turned(path: str, array: Any) -> Any:
-    """Transpose an array to or from the common layout; the embedding is equal in both."""
+    """Transpose a weight to or from the common layout, except the embedding."""
     return array if path == "embedding/embedding" else array.T
 
 

@@ -40,7 +40,7 @@ class Network:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """Transpose an array to or from the common layout; the embedding is equal in both."""
+    """Transpose a weight to or from the common layout, except the embedding."""
     return array if name == "embedding" else array.T
 
 

@@ -1,11 +1,12 @@
 """keras-torch-lstm: keras.layers.LSTM with its default options, on PyTorch.
 
-The network is that of keras-lstm; it is also a torch module. ``KERAS_BACKEND=torch`` selects the
+The network is the one of keras-lstm, and also a torch module. ``KERAS_BACKEND=torch`` selects the
 backend when keras is first imported. On a CPU, Keras projects the inputs of LSTM and GRU for all
-time steps at once and indexes the result at every time step. The gradient of each index is as large
-as all projected inputs, so the backward pass grows with the square of the number of time steps.
-With a mask, and for SimpleRNN, Keras's general loop runs, which does not grow like this. Source:
-the documentation of keras.layers.LSTM; keras/src/backend/torch/rnn.py 3.15.
+time steps at once and indexes the result at every time step. The gradient of each indexing op is as
+large as all projected inputs, so the time of the backward pass grows with the square of the number
+of time steps. Keras runs its general loop for SimpleRNN and for inputs with a mask; the backward
+pass of this loop does not grow with the square. Source: the documentation of keras.layers.LSTM;
+keras/src/backend/torch/rnn.py 3.15.
 """
 
 from __future__ import annotations

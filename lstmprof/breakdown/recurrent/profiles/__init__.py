@@ -75,7 +75,7 @@ def named_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
-    """Yield one call that consists of all ``rows``, unless all of them are backward work."""
+    """Yield one layer call that consists of all ``rows``, unless all are backward."""
     codes, texts = events.texts("name")
     names = [texts[code] for code in codes[rows].tolist()]
     back = np.array([bool(_BACKWARD.search(name)) for name in names])

@@ -165,7 +165,7 @@ def _whole_repeat(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | No
 
 
 def _units(weights: Sequence[Shape], shared: Network) -> tuple[Network, ...]:
-    """Divide ``weights`` into equal cells, as few as possible."""
+    """Divide the weights' shapes among equal cells; return one network per cell."""
     counts = Counter(weights)
     alike = math.gcd(*counts.values())
     for cells in sorted({n for n in range(1, alike + 1) if alike % n == 0}):

@@ -185,7 +185,7 @@ def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
 
 
 def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
-    """Keep each node's most frequent kernel, so that every run of a node counts once."""
+    """Keep each node's most frequent kernel, to count every run of a node once."""
     names = events.texts("name")[0]
     kernels = Groups(codes[rows], names[rows])
     kernels_of: dict[int, Ints] = {}
@@ -250,7 +250,7 @@ def _layers(step: _Step) -> list[Loop]:
 
 
 def _block(step: _Step, row: int) -> Network:
-    """Return the network that ``BlockLSTM(seq_len_max, x, cs_prev, …)`` computes."""
+    """Return the sizes of a ``BlockLSTM`` layer, from its op's input shapes."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 1, 3), shape_at(shapes, 2, 2)
     return Network(
@@ -264,7 +264,7 @@ def _block(step: _Step, row: int) -> Network:
 
 
 def _cudnn(step: _Step, row: int) -> Network:
-    """Return the network that ``CudnnRNN(input, input_h, input_c, params, …)`` computes."""
+    """Return the sizes of a ``CudnnRNN`` layer, from its op's input shapes."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, states, params = (shape_at(shapes, n, d) for n, d in ((0, 3), (1, 3), (3, 1)))
     if data is None or states is None:

@@ -2,8 +2,8 @@
 
 MXNet is asynchronous, on a CPU too: a range such as ``forward`` shows when Python passed operators
 to the engine, not when they ran. The profiler cannot see operators that the engine or an executor
-joins, so nothing is joined in a profiled session; the measured overhead of the profile contains the
-cost. In a Module, the loss belongs to ``forward``.
+runs in bulk, so operators run one by one in a profiled session. The measured overhead of the
+profile includes the time that this costs. In a Module, the loss belongs to ``forward``.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class GluonNetwork:
             return loss_of(mx.nd, self.workload, outputs, arrays, self.time_major)
 
     def one_by_one(self) -> ContextManager[None]:
-        """Do nothing: while the profiler records, operators are not joined anyway."""
+        """Do nothing: MXNet runs operators one by one anyway while its profiler records."""
         return contextlib.nullcontext()
 
 
@@ -208,7 +208,7 @@ class ModuleNetwork:
 
     @contextlib.contextmanager
     def one_by_one(self) -> Iterator[None]:
-        """Use a second Module, with copied weights, whose operators are not joined."""
+        """Use a second Module without bulk execution, with copied weights."""
         if self.profiled is None:
             with _variables(dict.fromkeys(BULK, "0")):
                 self.profiled = self._bound(self.module.get_params()[0])

@@ -324,7 +324,7 @@ class File(UsersFile):
         return "a {}, not a torch.nn.Module".format(type(network).__name__)
 
     def parameters(self, network: Any) -> Dict[str, Any]:
-        """Return the trained parameters, in the module's order."""
+        """Return the trainable parameters, in the module's order."""
         return {name: p for name, p in network.named_parameters() if p.requires_grad}
 
     def values(self, network: Any) -> Arrays:

@@ -116,7 +116,7 @@ def cpu_buffer_bytes() -> int:
 
 
 def numpy_copy(buffer: int, device: str = "cpu") -> Run:
-    """Return a function that copies on the host, with the worker's threads."""
+    """Return a function that copies host memory, with all of the worker's threads."""
     import numpy as np
 
     threads = host.thread_count()

@@ -47,7 +47,7 @@ class TorchProfiler(Profiler):
         self.device = torch.device("cuda", number) if on_gpu else torch.device("cpu")
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait for every GPU that this process uses; a CPU's work is done at once."""
+        """Wait for all GPUs of this process; operators on a CPU run synchronously."""
         if torch.cuda.is_initialized():
             for number in _gpus_in_use():
                 torch.cuda.synchronize(number)

@@ -34,7 +34,7 @@ OP_RULES: tuple[Rule, ...] = (
     LIBRARY_OP,
 )
 
-#: Rules that ``categories`` chooses, because the name of the op is not enough.
+#: Rules that ``categories`` applies itself, because a name is not enough to choose them.
 COPY_THAT_CASTS = Rule("cast", "torch", r"aten::copy_", "a copy to another element type")
 COPY_ON_DEVICE = Rule("layout", "any", r"(?i)memcpy", "a copy on or between devices")
 TRANSFER = Rule("transfer", "any", r"(?i)memcpy", "a copy between host and device")
@@ -54,13 +54,13 @@ _SUBJECTS = (
     ("activity", len(RULES)),
 )
 
-#: Kinds of kernels inside a recurrent op (category ``rnn``); the first match decides.
+#: Kinds of kernels inside a recurrent op (category ``rnn``); the first matching kind decides.
 RNN_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("persistent", re.compile(r"(?i)persist")),
     ("gemm", re.compile(r"(?i)gemm|cutlass|cublas|cijk_|xmma|splitk|nvjet")),
     ("pointwise", re.compile(r"(?i)element|pointwise|rnncell|lstm|gru|functor|fill|copy")),
 )
-#: TensorFlow's number for repeated names: ``MatMul_1``.
+#: Pattern of the number that TensorFlow appends to a repeated name: ``MatMul_1``.
 _NUMBERED = re.compile(r"_\d+$")
 
 

@@ -16,29 +16,29 @@ from lstmprof.base.numbers import MANGLED, unmangled
 from lstmprof.events.annotate.rules.rule import Rule
 from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
 
-#: What demanglers write for an anonymous namespace or type.
+#: Pattern of what demanglers write for an anonymous namespace or type.
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
-#: Suffixes that a compiler (``[clone .kd]``) or AMD's loader (``.kd``) adds to a symbol.
+#: Pattern of suffixes that a compiler (``[clone .kd]``) or AMD's loader (``.kd``) adds.
 _SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
-#: In mangled template arguments: what comes before the first name.
+#: Pattern of the text before the first name in mangled template arguments.
 _BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
-#: Template arguments that do not show what is computed: numbers, types, chips.
+#: Pattern of template arguments without an operation: numbers, types, chips.
 _PLAIN_ARGUMENT = re.compile(
     r"\s*(?:\(.*\).*|-?\d.*|true|false|\w*(?:int|long|char|float|double|half|bool)\d*_?t?"
     r"|(?:ck_tile::)?gfx\w*)\s*"
 )
-#: Kernels that run their template argument: CUTLASS, composable kernel, Thrust …
+#: Pattern of kernels that run their template argument: CUTLASS, composable kernel, Thrust …
 _WRAPPER = re.compile(
     r"Kernel\d?|kernel|device_kernel|kentry|_?kernel_agent|trampoline_kernel|kernel_entry|run_kernel"
     r"|enable_\w+"
 )
 
-#: Kernels that apply a functor to each element: ATen, Eigen.
+#: Pattern of kernels that apply a functor to each element: ATen, Eigen.
 _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
 
-#: Letters and nesting of a signature that are parsed; real ones: 10,000 letters, 3 levels at most.
+#: Most letters and levels of a signature that are parsed; real signatures: 10,000 and 3.
 _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 
 
@@ -131,7 +131,7 @@ _PRODUCT = re.compile(
     r"|attention_[23]d|(?:Prefill|Decode)With\w*KV|_fwd_(?:grouped_)?kernel_stage1|persistrnn"
     r"|rnn_\w*persist|^(?:loop_|input_)?fusion(?:[._]\d+)*$"
 )
-#: Kernels that only prepare or finish a matmul, even if ``_PRODUCT`` matches.
+#: Pattern of kernels that only prepare or finish a matmul, even if ``_PRODUCT`` matches.
 _HELPER = re.compile(
     r"(?i)offsets|precompute|pointers|problem_sizes|_starts|metadata|prepare|schedule|init_"
     r"|generateWinogradTiles|winograd\w*(?:Data|Filter|Output|Delta|Xform|transform)"
@@ -147,12 +147,12 @@ _HELPER = re.compile(
 def is_product(kernel: str) -> bool:
     """Return whether a kernel's name shows a matmul, convolution or attention."""
     name = kernel_name(kernel)
-    # cuBLAS calls some kernels only ``kernel``, as in internal::gemvx::kernel.
+    # read the namespace, too: cuBLAS calls some kernels ``kernel``, as internal::gemvx::kernel
     tells = f"{name.qualified} {name.runs}" if name.runs or name.short == "kernel" else name.short
     return _PRODUCT.search(tells) is not None and _HELPER.search(name.short) is None
 
 
-#: Kernels that XLA's autotuner runs beside the kernels that it times.
+#: Rule for kernels that XLA's autotuner runs besides the kernels that it times.
 AUTOTUNER_CHECK = Rule(
     "pointwise",
     "XLA",
@@ -160,14 +160,14 @@ AUTOTUNER_CHECK = Rule(
     "an autotuner compares buffers",
 )
 AUTOTUNER_DELAY = Rule("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps the device busy")
-#: ROCm runs hipMemset and hipMemcpy as kernels; CUDA does not.
+#: Rule for memsets of ROCm, which runs hipMemset and hipMemcpy as kernels, unlike CUDA.
 ROCM_MEMSET = Rule("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
 ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
 
-#: Kernels that are not the work of the op around them, so their name decides.
+#: Rules for kernels that do not do the work of the op around them: the kernel's name decides.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
-#: Copies between tensors of one device. Source for casting copies: ATen's Loops.cuh.
+#: Rule for casting copies between tensors of one device. Source: ATen's Loops.cuh.
 ATEN_CAST = Rule(
     "cast",
     "torch",
@@ -184,7 +184,7 @@ ATEN_COPY = Rule(
     r"|direct_copy.*LoadWithoutCast|chunk_cat_cuda|no_cast_kernel",
     "an elementwise copy that keeps the type",
 )
-#: Before 2022, PyTorch had one name for copies and casts.
+#: Rule for PyTorch before 2022, which had the same name for copies and casts.
 ATEN_COPY_OR_CAST = Rule(
     "layout", "torch", r"direct_copy_kernel|copy_device_to_device", "an elementwise copy"
 )

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-#: Categories in the order in which tables show them.
+#: Names of the categories, in the order in which tables show the categories.
 CATEGORIES = (
     "rnn",
     "gemm",

@@ -89,7 +89,7 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: A TensorFlow op that no other rule matches.
+#: Rule for a TensorFlow op that no other rule matches.
 UNKNOWN_TYPE = Rule(
     "other", "tensorflow", r"(?:.*[^:])?:_?[A-Za-z]\w*", "an op that no other rule matches"
 )
@@ -115,7 +115,7 @@ _MOVES = (
     r"|concatenate|broadcast|pad|reverse|gather|scatter|iota)"
 )
 
-#: XLA's ops on a CPU, and its compiler passes (``all-reduce-simplifier``, ``dot_canonicalizer``).
+#: Rules for XLA's ops on a CPU and compiler passes (``all-reduce-simplifier``).
 XLA_RULES: tuple[Rule, ...] = (
     _xla(
         None,
@@ -158,7 +158,7 @@ XLA_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: Rules for the end of an ``op_name``, from JAX or TensorFlow.
+#: Rules for the end of an ``op_name`` that JAX or TensorFlow wrote.
 PRIMITIVE_RULES: tuple[Rule, ...] = (
     _primitive("rnn", r"rnn(?:_fwd|_bwd)?", "the primitive of cuDNN's recurrent layers"),
     _primitive("gemm", r"dot_general|dot|ragged_dot(?:_general)?|scaled_(?:dot|matmul)", "GEMM"),

@@ -10,13 +10,13 @@ def _torch(category: str | None, names: str, reason: str) -> Rule:
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
-#: Rule of unknown ops, such as torchvision's; their kernels are classified by name.
+#: Rule for unknown ops, such as torchvision's, whose kernels are classified by name.
 LIBRARY_OP = Rule(
     "other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"
 )
 
 TORCH_RULES: tuple[Rule, ...] = (
-    # One op for a whole recurrent layer, or a whole cell.
+    # Single ops that compute a whole recurrent layer or cell.
     _torch("rnn", r"_cudnn_rnn\w*|miopen_rnn\w*|mkldnn_rnn_layer\w*", "vendor's recurrent layer"),
     Rule(
         "rnn",
@@ -29,7 +29,7 @@ TORCH_RULES: tuple[Rule, ...] = (
     Rule("reduction", "cuDNN", r"cudnn::ReduceTensor", "many elements to one"),
     Rule("pointwise", "cuDNN", r"cudnn::(?:Op|Add|Scale)Tensor", "element by element"),
     _torch("ctc", r"\w*ctc_loss\w*", "connectionist temporal classification"),
-    # Wrappers: the op that they call does the work.
+    # Wrapper ops, which have no category: the op that they call does the work.
     _torch(None, r"linear|matmul|einsum|tensordot|conv[123]d|_?convolution", "calls the real op"),
     _torch(None, r"lstm(?:_cell)?|gru(?:_cell)?|rnn_\w+", "calls the cell's ops"),
     _torch(None, r"batch_norm|_batch_norm_impl_index|layer_norm|group_norm", "calls native_*_norm"),
@@ -44,7 +44,7 @@ TORCH_RULES: tuple[Rule, ...] = (
         r"dropout|reshape|flatten|stack|scaled_dot_product_attention|fft_\w+|diff",
         "calls the op",
     ),
-    # Views: only sizes and strides change.
+    # Views, which have no category: they change only sizes and strides.
     _torch(
         None,
         r"t|T|view|view_as\w*|_unsafe_view|_reshape_alias|transpose|permute|expand|expand_as|slice"
@@ -67,7 +67,7 @@ TORCH_RULES: tuple[Rule, ...] = (
     Rule(None, "torch", r"autograd::.*|torch::.*|\w+Backward\d*", "autograd node"),
     Rule(None, "torch", r"profiler::_record_function_\w+", "begin or end of a range"),
     Rule(None, "torch", r"Torch-Compiled.*|TorchDynamo.*|## .*|Pregraph.*|CompiledF.*", "wrapper"),
-    # Ops that compute, ordered by kind of work.
+    # Ops that compute, sorted by kind of work.
     Rule(
         "collective",
         "torch",
@@ -142,15 +142,15 @@ TORCH_RULES: tuple[Rule, ...] = (
     _torch("pointwise", r"_?upsample\w*|grid_sampler\w*|affine_grid\w*", "interpolation"),
 )
 
-#: Ops that only rearrange data, which Inductor's kernel names may also list.
+#: Pattern of ops that only rearrange data, which Inductor's kernel names may list as well.
 _VIEW = r"(?:_unsafe_view|view|permute|expand|unsqueeze|squeeze|select|slice|t|detach|alias)"
 _MOVE = r"(?:clone|copy_?|cat|stack|transpose|constant_pad_nd|index|roll|flip|split|repeat)"
 _VIEWS_ONLY = rf"triton_poi_fused_(?:{_VIEW}_)*"
 
-#: Beginning of Inductor's C++ kernels for CPUs; graphs may be numbered.
+#: Pattern of the beginning of Inductor's C++ kernels for CPUs; graphs may have numbers.
 _CPP = r"(?:graph_\d+_)?cpp_fused_"
 
-#: Inductor's kernel names: type of kernel, then ops, as in ``triton_poi_fused_add_sigmoid``.
+#: (category, pattern of Inductor's kernel names, reason), as ``triton_poi_fused_add_sigmoid``.
 _INDUCTOR = (
     ("softmax_loss", rf"{_CPP}\w*softmax\w*", "softmax or loss, in C++"),
     ("reduction", rf"{_CPP}\w*(?:sum|mean|amax|amin|var)_\w*", "reduction, in C++"),
@@ -179,7 +179,7 @@ _INDUCTOR = (
     ("conv", r"triton_tem_\w*convolution\w*", "convolution template"),
     ("gemm", r"triton_(?:tem|mm)_.*", "GEMM template"),
 )
-#: Each row of ``_INDUCTOR`` makes a rule for ops and one for kernels.
+#: Rules for ops; each row of ``_INDUCTOR`` makes a rule for ops and a rule for kernels.
 INDUCTOR_OPS = tuple(
     Rule(category, "torch.compile", names, f"Inductor's {reason}")
     for category, names, reason in _INDUCTOR
