@@ -11,7 +11,7 @@ from typing import Tuple
 
 __version__ = "1.0.0rc1"
 
-#: Path of the folder ``lstmprof``, without resolving symbolic links.
+#: Path of the package's folder, without resolving symbolic links.
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 

@@ -19,13 +19,13 @@ from lstmprof.implementations import UNUSUAL, Implementation
 
 #: Frameworks whose training loop can run a user's network; Keras runs on one of these.
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-#: Imported package -> framework. A file that imports only Keras runs on TensorFlow.
+#: Imported package -> framework; TensorFlow runs a file that imports only Keras.
 _FRAMEWORK_OF_IMPORT = {name: name for name in FRAMEWORKS}
 _FRAMEWORK_OF_IMPORT.update(
     {"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"}
 )
 BUILD = "build"
-#: Example files for users to start from.
+#: Frameworks for which lstmprof has an example file that users can start from.
 TEMPLATES = ("torch", "tensorflow", "keras", "jax")
 _TEMPLATE = "`lstmprof list --template torch` prints a template"
 

@@ -59,7 +59,7 @@ class Lifeline:
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
-        # Open the FIFO for reading, too: opening it only for writing would wait for a reader.
+        # Open the FIFO for reading, too: a FIFO that is opened only for writing waits for a reader.
         self._fifo = os.open(path, os.O_RDWR)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ _OP_TYPE = re.compile(r":\w+$")
 #: Prefix of a node's name that shows an inlined TensorFlow function: ``PartitionedCall/``.
 _CALLED = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
-#: Inputs of one op: shapes as JSON, element types as JSON, and the step (None: every step).
+#: An op's inputs: shapes as JSON, element types as JSON, number of the step (None: all steps).
 Entry = tuple[str, str, int | None]
 Recorded = dict[str, list[Entry]]
 
@@ -59,7 +59,7 @@ def _joined(
     rows = np.flatnonzero(
         events.is_kind("op") & events.where_name(lambda name: _plain(name) in recorded)
     )
-    # names of ops whose inputs were recorded in the same step: these replace the profiler's shapes
+    # names of ops with inputs from the same step, which replace the profiler's shapes
     exact = {name for name, entries in recorded.items() if entries[0][2] is not None}
     wanted = (events.texts("shapes")[0] == NONE) | events.where_name(exact.__contains__)
     rows = rows[(step[rows] != UNKNOWN) & wanted[rows]]

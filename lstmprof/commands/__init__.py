@@ -4,7 +4,7 @@
 command.
 """
 
-#: Command → (folder, first sentence of its help), in the order in which a user needs them.
+#: Command → (folder, first sentence of the help), in the order in which a user needs commands.
 VERBS = {
     "demo": ("explaining", "Diagnose two sample runs, to show what an answer looks like."),
     "list": (

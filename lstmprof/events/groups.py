@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Array of integers, in the narrowest type that holds the integers.
+#: Array of integers in the narrowest type that can hold all of these integers.
 Codes = NDArray[Any]
 
 
@@ -115,7 +115,7 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     return before
 
 
-#: Largest ratio of the keys' range to their count for which an array numbers keys, no hashing.
+#: Largest ratio (range of keys / number of keys) for which an array replaces hashing.
 _SPARSE = 4
 
 

@@ -161,7 +161,7 @@ def operation_of(name: str) -> str | None:
     return next((operation for part, operation in _OPERATIONS if part in plain), None)
 
 
-#: Element type of PyTorch or TensorFlow → bytes.
+#: Element type of PyTorch or TensorFlow → bytes of one element.
 _ELEMENT_BYTES = {
     **dict.fromkeys(("double", "long", "long int", "int64", "float64", "complex<float>"), 8),
     **dict.fromkeys(("float", "int", "int32", "float32"), 4),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 SCHEMA_VERSION = 7
-#: Schema version → columns that this version added.
+#: Schema version → columns that this version added to the tables.
 _ADDED: Mapping[int, tuple[str, ...]] = {
     3: ("rule",),
     4: (

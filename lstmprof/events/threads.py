@@ -20,7 +20,7 @@ from lstmprof.events.table import UNKNOWN, EventTable
 STATES = ("dispatch", "runtime", "alloc", "sync", "profiler", "python")
 HOST = "host"
 
-#: Names of ops that wait for a device and read a value from it.
+#: Names of ops that wait for a device and read a value from the device.
 VALUE_READS = (
     *("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"),
     *("mxnet::MXNDArraySyncCopyToCPU", "mxnet::MXNDArrayWaitToRead", "mxnet::MXNDArrayWaitAll"),

@@ -44,7 +44,7 @@ _MOST_TRIES = 16
 #: Beginning of Python's error message about text after a JSON document.
 _EXTRA_TEXT = "Extra data"
 _BOM = b"\xef\xbb\xbf"
-# Possessive quantifiers (++, *+) prevent slow backtracking in hostile text.
+# Pattern of JSON to repair; ++ and *+ prevent slow backtracking in hostile text.
 _TO_MEND = re.compile(
     r'"(?:[^"\\]++|\\.)*+"?|\[\s*+,|,(?=\s*+[\]}])|-?\b(?:nan|inf)\b',
     re.DOTALL | re.IGNORECASE,

@@ -15,7 +15,7 @@ LATER = "not implemented yet"
 ANOMALY = "only PyTorch has an anomaly mode"
 
 OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
-#: Unusual feature -> why implementations lack it, unless they name the feature in ``knows``.
+#: Unusual feature -> why implementations lack the feature, unless ``knows`` contains it.
 UNUSUAL: Mapping[str, str] = {
     "gru": "it has LSTM cells only",
     "rnn": "it has LSTM cells only",
@@ -23,7 +23,7 @@ UNUSUAL: Mapping[str, str] = {
     "variable length": "it always computes the padded length of every sequence",
 }
 
-#: Feature -> why engines that run ONNX models on a CPU lack it.
+#: Feature -> why engines that run ONNX models on a CPU lack the feature.
 _ENGINES_LACK: Mapping[str, str] = {
     "train": "it computes no gradients; use --mode forward",
     "cuda": LATER,
@@ -49,7 +49,7 @@ def _unsupported(name: str, no_gpu: str) -> Mapping[str, str]:
     }
 
 
-#: Framework -> feature -> why all implementations of the framework lack it.
+#: Framework -> feature -> why all implementations of the framework lack the feature.
 FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     "torch": {
         "xla": "only TensorFlow and JAX compile with XLA",
@@ -154,7 +154,7 @@ NN_LSTM = {
     **FLOAT16_CUDNN,
 }
 
-#: What TensorFlow lacks because it has no autocast: it rewrites graphs to mixed precision.
+#: Precisions that TensorFlow lacks, because TensorFlow rewrites graphs instead of autocasting.
 GRAPH_REWRITE = {
     "amp-fp16 on cpu": "TensorFlow converts graphs to float16 on NVIDIA GPUs only",
     "amp-bf16 on cuda": "TensorFlow converts graphs to bfloat16 on CPUs only",
@@ -163,7 +163,7 @@ GRAPH_REWRITE = {
 }
 
 
-#: Per time step several operators, or one operator or compiled region; one operator per layer.
+#: Forms: several operators per time step, one per time step, or one operator per layer.
 LOOP, CELL_OP, LAYER_OP = FORMS = ("loop", "cell op", "layer op")
 
 

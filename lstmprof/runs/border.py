@@ -39,7 +39,7 @@ from lstmprof.base.package import __version__
 from lstmprof.runs.directory import cache_folder
 
 _MOST_WORDS, _MOST_TRACE = 120, 100_000
-#: Bytes of a log after which lstmprof does not continue it.
+#: Largest log in bytes to which lstmprof adds text.
 _MOST_BYTES = 2**24
 
 if TYPE_CHECKING:

@@ -109,7 +109,7 @@ def _runs_at(word: Path | str) -> Sequence[Path | str]:
     if is_url(word):
         return remote.run_urls_at(str(word))
     path = Path(word)
-    # return no run; reading the profiles later reports the fault
+    # return no runs for a path that is no folder; reading the path later reports faults
     if not str(word) or not path.is_dir():
         return []
     return [path] if is_run(path) else run_folders_in(path)

@@ -26,7 +26,7 @@ from lstmprof.base.scratch import left_by_ended_processes, made_temporary_folder
 PARTIAL = ".partial-"
 #: Most bytes of a file's name in Linux's file systems (NAME_MAX).
 MOST_NAME_BYTES = 255
-#: Fewest free bytes of a disk on which lstmprof uses its cache.
+#: Fewest free bytes of a disk on which lstmprof uses the cache.
 _LEAST_BYTES = 2**16
 #: Flags for renameat2 (RENAME_EXCHANGE, AT_FDCWD) from linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100

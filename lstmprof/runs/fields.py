@@ -631,7 +631,7 @@ ITERATIONS = (
     Column.real("loss", "loss of the step", "the step has no loss, or the run is of your own code"),
 )
 
-#: The columns of samples.parquet.
+#: Columns of samples.parquet, such as the sampled thread and part of the step.
 SAMPLES = (
     Column.integer("round", "number of the sampled process, from 0"),
     Column.text("thread", "name of the thread, as the sampler reports it"),

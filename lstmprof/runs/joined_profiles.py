@@ -22,7 +22,7 @@ from lstmprof.formats.sources import Source
 
 #: Columns of the events table that a reader fills.
 _READ = tuple(c.name for c in COLUMNS if not c.derived and c.name != "event_id")
-#: A file, and the profile that was read from it.
+#: A file, and the profile that was read from this file.
 Read = tuple[Source, Profile]
 
 

@@ -52,7 +52,7 @@ class Workload:
         return self.each_step or self.loss in ("ctc", "mean")
 
 
-#: Fields that a command-line option may override, each with its letter in the workload's name.
+#: (field that a command-line option may override, field's letter in the workload's name).
 _SUFFIXES = (
     ("layers", "l"),
     ("hidden", "h"),

@@ -324,7 +324,7 @@ _ALL = (
     ),
     TableKind(
         "ranges",
-        "host time of ranges, phases and steps, and the device time launched in them",
+        "host time of ranges, phases and steps, and device time of the work launched in them",
         ops.RANGE_COLUMNS,
         ("-total_ns", "name"),
         (

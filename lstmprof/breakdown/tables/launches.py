@@ -179,12 +179,11 @@ GAP_COLUMNS = (
     ),
     Column.integer("dur_p50_ns", "median duration, nearest rank"),
     Column.integer(
-        "gap_p50_ns", "median idle time of the device before the kernel or copy ran, nearest rank"
+        "gap_p50_ns",
+        "median (nearest rank) of the idle times of the device before the kernel or copy",
     ),
     Column.integer("dur_total_ns", "sum of the durations"),
-    Column.integer(
-        "gap_total_ns", "sum of the idle times of the device before the kernel or copy ran"
-    ),
+    Column.integer("gap_total_ns", "sum of the idle times of the device before the kernel or copy"),
 )
 
 

@@ -84,7 +84,7 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 @functools.cache
 def find_python(version: str, searched: tuple[str | None, str | None]) -> Python | None:
     """Find an interpreter of a Python version such as ``3.7``."""
-    # ``searched`` (PATH, PYENV_ROOT) is unused here: it makes the cache forget older answers
+    # ``searched`` (PATH, PYENV_ROOT) is unused here, but makes the cache forget older answers
     answers = (_ask(path) for path in _candidates(version))
     return next((python for python in answers if python and python.version == version), None)
 

@@ -22,13 +22,13 @@ from lstmprof.capture.worker.machine.usage import SELF, difference, usage, waiti
 from lstmprof.capture.worker.profilers import Profiler, calibration
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 
-#: Time limit for all timed steps; half of it is for steps before the profile.
+#: Time limit for all timed steps; half of this time is for steps before the profile.
 MOST_TIMING_NS = 60_000_000_000
 
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
 #: Largest number of steps in a discarded session, which only fills the profiler's buffers.
 MOST_THROWN_AWAY = 3
-#: Steps in a discarded session if all ranks must discard the same number. Chosen by hand.
+#: Steps that every rank of a distributed job discards in its first session. Chosen by hand.
 ALIKE_THROWN_AWAY = 10
 
 #: Largest slowdown of a profiled step, 5 %, for which lstmprof records input shapes.

@@ -37,7 +37,7 @@ class Call(NamedTuple):
     static: Tuple[Any, ...] = ()  # names and positions of static arguments
 
 
-#: Argument -> the arrays and values in it.
+#: Name of an argument -> arrays and values that the argument contains.
 _Signature = Dict[str, List[_Leaf]]
 
 
@@ -139,13 +139,13 @@ def _by_name(call: Call) -> Dict[str, Any]:
 
 #: Prefix of a reason for recompiling: ``0/3: `` if a guard of version 3 failed.
 _VERSION = re.compile(r"(?:!\d+/)?\d+/(?P<version>\d+)(?:_\d+)?: ")
-#: Comment after a guard: the line of Python that needs the guard.
+#: Pattern of the comment after a guard, which shows the line of Python that needs the guard.
 _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
 #: Scope in a guard: older PyTorch writes ``L['x']`` for a local, ``G['x']`` for a global name.
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")
 #: Dynamo's name for the rest of a function that Dynamo cannot compile as a whole.
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+")
-#: (what changed, pattern of a failed guard); groups are fields of ``runs.fields.Recompiled``.
+#: Reasons: (what changed, pattern of a failed guard); groups are fields of ``Recompiled``.
 _FORMS = tuple(
     (changed, re.compile(pattern))
     for changed, pattern in (

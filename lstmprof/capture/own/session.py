@@ -26,11 +26,11 @@ from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
 
-#: Lock that a measurement holds, because a process has only one profiler.
+#: Lock that a session holds while measuring, because a process has only one profiler.
 _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"
-#: Message: CPU counters count only threads that start after the counters.
+#: Reason for no CPU counters, which count only threads that start later.
 NOT_COUNTED = "the process had started its threads before"
 USUAL = Plan()
 
@@ -356,7 +356,7 @@ class Session:
             self.observed + self.steps,
             self._activity,
         )
-        # correct the number: ``fewest`` already counts one of the ``observed`` steps
+        # subtract 1, because ``fewest`` already counts one of the ``observed`` steps
         needs = fewest + max(self.observed - 1, 0)
         return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
 

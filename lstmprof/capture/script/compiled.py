@@ -19,7 +19,7 @@ from lstmprof.capture.script.program import WatchedCallable
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import SOURCES, Steps
 
-#: Packages whose frames are not the script's.
+#: Packages whose frames do not belong to the user's script.
 _LIBRARIES = (
     *("jax", "jaxlib", "equinox", "optax", "flax", "haiku", "tensorflow", "keras"),
     *("torch", "lstmprof"),

@@ -33,7 +33,7 @@ _MOST_PASSES = 32
 _UPDATES = re.compile(r"(Resource)?(Sparse)?Apply\w+|AssignSub\w*")
 #: Pattern of assignments, which update parameters only next to nodes of ``tf.gradients``.
 _ASSIGNS = re.compile(r"Assign(Add|Variable|AddVariable)?(Op)?")
-#: Pattern of names of nodes that ``tf.gradients`` adds; the forward pass has some, too.
+#: Pattern of names of nodes that ``tf.gradients`` adds; a forward pass may have such names, too.
 _OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
 
 

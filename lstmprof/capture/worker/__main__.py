@@ -55,11 +55,11 @@ PROVIDED_BY = {
 }
 
 
-#: Package -> optional imports to block; they take a fifth of TensorFlow's import time.
+#: Package -> optional imports to block, which take a fifth of TensorFlow's import time.
 NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
 
 
-#: XLA's flag that turns CUDA graphs off, and the first versions that know it. Older versions abort.
+#: XLA's flag that turns CUDA graphs off; the first versions with the flag: older versions abort.
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
 XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 16))}
 
@@ -280,7 +280,7 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
     # set a workspace, without which deterministic cuBLAS matmuls raise an error
     if framework == "torch" and request.deterministic and on_gpu:
         variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    # turn CUDA graphs off: XLA does not replay its command buffers while a profiler is on
+    # turn CUDA graphs off, because XLA does not replay command buffers under a profiler
     if on_gpu and not request.cuda_graph and _makes_command_buffers(request, framework):
         given = os.environ.get("XLA_FLAGS", "")
         variables["XLA_FLAGS"] = (

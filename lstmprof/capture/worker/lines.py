@@ -46,7 +46,7 @@ _WAITING_SHARE = 0.2
 _FRAMEWORKS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
 )
-#: Methods of a tensor that wait for its value; their time counts as the script's time.
+#: Methods that wait for a tensor's value; the wait counts as the script's time.
 _VALUES = frozenset((".item", ".tolist", ".numpy", ".cpu"))
 #: Methods of files, queues and locks that wait; no framework has such methods.
 _WAITS = frozenset(
@@ -96,7 +96,7 @@ class LineSampler:
         self._since_ns: Optional[int] = None
         # ns that the thread had run or waited for a CPU at the last sample, or 0 if unknown
         self._active_since_ns = 0
-        # (wall ns, active ns) between the last step's last sample and its end
+        # (wall ns, active ns) from the last step's last sample to the step's end
         self._end_ns = (0, 0)
         self._over = threading.Event()
         self._samples = 0
@@ -105,7 +105,7 @@ class LineSampler:
         self._active: Counter[_Stack] = collections.Counter()
         self._beside: Counter[_Stack] = collections.Counter()
         self._globals: Dict[CodeType, Dict[str, Any]] = {}
-        # function of the script -> its ns, with the ns of the functions that it calls
+        # function of the script -> ns, including the ns of called functions
         self._within: Counter[CodeType] = collections.Counter()
         self._trees: Set[CodeType] = set()  # functions that visit trees, as a Tree-LSTM does
         self._frames: List[FrameType] = []  # frames of the script in the last sample

@@ -19,7 +19,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
 
 NAMES = ("step", "input", "program", "forward", "loss", "backward", "optimizer")
 DOMAIN = "lstmprof"
-#: Environment variable that is set if a tool receives NVTX ranges (nvtx3/nvtxDetail/nvtxInit.h).
+#: Environment variable that a tool sets to receive NVTX ranges (nvtx3/nvtxDetail/nvtxInit.h).
 TOOL = "NVTX_INJECTION64_PATH"
 PROFILE = "profile"
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
-#: An op's name, the shapes of its inputs, and their element types.
+#: An op's name, shapes of the inputs, and element types of the inputs.
 OpInputs = Tuple[str, List[Any], List[str]]
-#: An op's name, the shapes of its inputs, their element types, and the number of the step.
+#: An op's name, shapes and element types of the inputs, and number of the step.
 StepInputs = Tuple[str, List[Any], List[str], int]
 FILE = "shapes.json"
-#: Suffix of a node into which TensorFlow may fuse the matmul before it.
+#: Suffix of a node's name if TensorFlow may fuse the preceding matmul into the node.
 FUSED = ":_FusedMatMul"
 #: Types of ops into which TensorFlow fuses a matmul.
 FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu")

@@ -19,7 +19,7 @@ from lstmprof.commands.terminal import tables, timings, warned
 
 #: Decimals of times in milliseconds: three show microseconds.
 _DIGITS = 3
-#: Most lanes (devices of ranks) of a run with a table each; more lanes are rows of one table.
+#: Most devices of all ranks that get a table each; more devices are rows of a single table.
 _LANES_EACH = 3
 #: Share of activities with a launch or an op below which a line warns. Chosen by hand.
 _MOST_LINKED = 0.9

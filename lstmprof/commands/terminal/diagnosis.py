@@ -39,7 +39,7 @@ from lstmprof.diagnose.verdict.verdict_text import (
     worst_first,
 )
 
-#: Most diagnoses without a table; of more, a table shows all, and ``SHOWN`` are printed in full.
+#: Most diagnoses without a table; most diagnoses that are printed in full below a table.
 MANY, SHOWN = 6, 3
 
 

@@ -26,7 +26,7 @@ from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.diagnose.verdict.sentences import roofline_sentence
 
-#: Number of findings whose evidence is printed.
+#: Number of diagnoses whose evidence is printed.
 _WITH_EVIDENCE = 3
 #: Most characters of a run's name in a column's header.
 _WIDTH = 28

@@ -42,13 +42,13 @@ from lstmprof.events.table import NONE, EventTable
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
-#: Categories that become ``optimizer`` during the optimizer's phase.
+#: Categories whose work counts as ``optimizer`` during the optimizer's phase.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
-#: Categories for which a kernel's name decides, although its ``op_name`` ends in a layout op.
+#: Categories that a kernel's name decides, even if the ``op_name`` ends in a layout op.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
-#: Type for the numbers of rules; a small type, because a table has millions of these numbers.
+#: Type for numbers of rules; small, because a table has millions of such numbers.
 _RULE = np.int16
 _NUMBER = {rule: number for number, rule in enumerate(RULES)}
 #: Rule number -> index into CATEGORIES; the last entry belongs to ``NONE``.

@@ -132,7 +132,7 @@ def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
     """Find the op of activities without a launch by their external id."""
     rank, external = (events.ints(name, UNKNOWN) for name in ("rank", "external_id"))
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
-    # Skip external ids that repeat the correlation id, as some profilers write: they name no op.
+    # Skip external ids that equal the correlation id, as some profilers write: such ids name no op.
     activity &= (external > 0) & (external != events.ints("correlation_id", UNKNOWN))
     rows = np.flatnonzero(activity)
     op = np.full(len(events), NONE, dtype=np.int64)

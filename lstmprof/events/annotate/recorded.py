@@ -33,7 +33,7 @@ _GPU_NAMES = re.compile(
     r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
 )
 _CAPTURE_BEGINS, _CAPTURE_ENDS = "StreamBeginCapture", "StreamEndCapture"
-#: Columns of the events table that are read to count events.
+#: Columns of the events table that ``Recorded`` needs to count events.
 COUNTED = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device", "stream"),
     *("parent_id", "launch_id", "step"),

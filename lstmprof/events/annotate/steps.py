@@ -135,7 +135,7 @@ def _marked(
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
     """Return where each marked step ends."""
     ends = events.end_ns[markers]
-    # only lstmprof's captures end a step with its marker; elsewhere the next marker ends the step
+    # end a step at the next marker; only lstmprof's captures end a step with the step's own marker
     if not captured:
         activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
         last = np.append(events.end_ns[activities], ends[-1]).max()

@@ -36,7 +36,7 @@ MAX_VALUE_BYTES = 2**24
 #: Fewest bytes of a row in the file: position, length, row number and header.
 _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
-#: Alias of a foreign key in joins.
+#: Alias of the foreign key in SQL joins.
 _KEY = "pointing_key"
 #: Bytes (begin, end) of page size and page count. Source: sqlite.org/fileformat2.html, 1.3.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)

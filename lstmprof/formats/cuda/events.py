@@ -165,7 +165,7 @@ def gathered(
     for batch in itertools.chain(calls, map(gathering.closed, ranges)):
         gathering.add(batch)
     program = gathering.span
-    # drop waits before the program's first event and after its last: they are the profiler's
+    # drop the profiler's own waits, which are before the first or after the last other event
     for batch in others if program else ():
         gathering.add(batch, within=program)
     return CudaEvents(

@@ -25,19 +25,19 @@ import pyarrow.compute as pc
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints
 from lstmprof.formats.cuda.events import Batch, named, positive
 
-#: Names of copies by CUpti_ActivityMemcpyKind; only Nsight Systems writes the last three.
+#: Names of copies; the index is a CUpti_ActivityMemcpyKind, the last three are Nsight Systems'.
 _COPIES = (
     *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *("UVM HtoD", "UVM DtoH", "UVM DtoD"),
 )
-#: Names of kinds of memory, by CUpti_ActivityMemoryKind.
+#: Names of kinds of memory; the index is a CUpti_ActivityMemoryKind.
 MEMORY = (
     *("Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"),
     *("Device Static", "Managed Static"),
 )
-#: Names of kinds of memory, by Nsight Systems' ENUM_CUDA_MEM_KIND.
+#: Names of kinds of memory; the index is Nsight Systems' ENUM_CUDA_MEM_KIND.
 NSYS_MEMORY = (*MEMORY[1:], MEMORY[0])
-#: Names of waits, by CUpti_ActivitySynchronizationType.
+#: Names of waits; the index is a CUpti_ActivitySynchronizationType.
 _SYNCS = (
     *("Unknown Synchronize", "Event Synchronize", "Stream Wait Event", "Stream Synchronize"),
     "Context Synchronize",

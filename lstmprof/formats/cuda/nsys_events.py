@@ -216,7 +216,7 @@ _COLUMNS_OF_KIND = {
     "memset": ("graphNodeId", "bytes", "memKind"),
 }
 _EVENT_COLUMNS = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
-#: Names of overheads that CUDA has without a profiler, too (ENUM_CUPTI_OVERHEAD_TYPE: ``(CUDA)``).
+#: Names of overheads that CUDA has even without a profiler (ENUM_CUPTI_OVERHEAD_TYPE).
 _CUDA_OVERHEADS = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
 _RANGE_TYPES = frozenset(
     ("NvtxPushPopRange", "NvtxStartEndRange", "NvtxtPushPopRange", "NvtxtStartEndRange")

@@ -33,7 +33,7 @@ from lstmprof.formats.rows import Row
 
 _HOST, _DEVICE = "CPU functions", "CUDA functions"
 _ATEN = "aten::"
-#: Wrong name of the op ``t``: a C++ demangler reads ``t`` as ``unsigned short``.
+#: Wrong name of the op ``t``: in the Itanium C++ ABI, ``t`` encodes ``unsigned short``.
 _DEMANGLED_T = "unsigned short"
 _STEP = re.compile(r"ProfilerStep#\d+|step")
 #: Pattern of names of ops (``aten::mm``) and of autograd nodes (``AddmmBackward0``).

@@ -27,7 +27,7 @@ from lstmprof.formats import rows
 from lstmprof.formats.raw_file import as_object
 from lstmprof.formats.rows import Row
 
-#: Kineto's lower-case category -> kind of event. ``cuda_profiler_range`` has artificial times.
+#: Kineto's lower-case category -> kind of event; ``cuda_profiler_range`` has artificial times.
 KINDS = {
     "cpu_op": "op",
     "operator": "op",
@@ -65,7 +65,7 @@ LAUNCHED_WITH = (
 PROFILER_SPAN = "trace"
 
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Pattern of ranges that torch and lstmprof record; in 2021 they had the category of ops.
+#: Pattern of ranges by torch and lstmprof, which had the category of ops in 2021.
 _TORCH_RANGE = re.compile(r"Optimizer\.\w+#|enumerate\(DataLoader\)#")
 _OWN_RANGES = frozenset(("step", *PHASES, PROGRAM))
 _STREAM = re.compile(r"(?:stream )?(\d{1,18})")

@@ -36,7 +36,7 @@ _Integer = Annotated[int, msgspec.Meta(ge=NULL + 1)] | str
 #: Code for events that have no launch configuration.
 NO_LAUNCH = 0
 
-#: Bytes of JSON that are decoded at once; they fit into a second-level cache.
+#: Bytes of JSON that are decoded at once; so many fit into a second-level cache.
 PART_BYTES = 2**18
 _RAW = msgspec.Raw(b"")
 NO_VALUES = msgspec.Raw(b"{}")

@@ -174,7 +174,7 @@ _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
 _DETAIL = re.compile(r"\b(\w{1,32}):(\d{1,18}(?:[.,]\d{1,18}){0,2})(?=\s|$)", re.ASCII)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
-#: Value of ``tf_op`` that XLA gives every kernel on AMD GPUs; it names no op.
+#: Value of ``tf_op`` that XLA gives every kernel on AMD GPUs, and that names no op.
 _NO_OP = "XlaModule:"
 
 #: Names of the stats with the levels of an annotation, innermost level first.

@@ -375,7 +375,7 @@ def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 def _replaced(column: pa.Array, chosen: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
     """Give events ``owner`` their own ids in a column."""
-    # give each such event its own value, because events of one kind share a row
+    # replace ids event by event, because ``column`` has the same value for all events of a kind
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids

@@ -20,7 +20,7 @@ _MESSAGES: Messages = {
         "id 1 int64, name 2 bytes, lines 3 *XLine, event_metadata 4 *EventEntry, "
         "stat_metadata 5 *StatEntry, stats 6 *XStat"
     ),
-    # A protobuf map is encoded as a repeated message of key and value.
+    # Entry of a protobuf map, which is encoded as a repeated message of key and value.
     "EventEntry": "key 1 int64, value 2 XEventMetadata",
     "StatEntry": "key 1 int64, value 2 XStatMetadata",
     "XLine": (
@@ -41,7 +41,7 @@ _MESSAGES: Messages = {
     ),
     "XStatMetadata": "id 1 int64, name 2 bytes, description 3 bytes",
 }
-#: Name of a type -> number in google.protobuf.FieldDescriptorProto.Type; below, Label's numbers.
+#: Name of a type -> number in google.protobuf.FieldDescriptorProto.Type.
 _TYPES = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "bool": 8, "bytes": 12}
 _TYPES |= {"uint32": 13}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3

@@ -56,7 +56,7 @@ class Network:
 
     def backward(self) -> None:
         """Enqueue the computation of the gradients."""
-        # clear the gradients first, because cuDNN adds to them
+        # clear the gradients first, because cuDNN adds to gradients
         self.gradients.zero()
         self._backward_data()
         self._backward_weights()

@@ -200,7 +200,7 @@ class SquaredError:
         self.upload = self.targets.upload(targets)
         self.result = network.buffer((1,))
         buffer = network.d_outputs if training else network.buffer(network.outputs.shape)
-        # skip the time steps before the last if they have no target: their gradient stays 0
+        # time steps before the last may have no target, and keep the gradient 0
         unseen = network.outputs.bytes - self.targets.bytes  # before the last time step
         difference, shape = buffer.address + unseen, self.targets.shape
         self._subtract = subtraction(

@@ -213,7 +213,7 @@ def product(size: int, device: str, dtype: str) -> Run:
         return run  # PyTorch 1.0 has no oneDNN tensors
     if not torch.backends.mkldnn.is_available():
         return run
-    # measure with oneDNN, which runs nn.LSTM; MKL is half as fast on CPUs not made by Intel
+    # also time oneDNN, which runs nn.LSTM: MKL is half as fast on CPUs not made by Intel
     packed = left.to_mkldnn(), right.to_mkldnn()
     try:
         torch.nn.functional.linear(*packed)

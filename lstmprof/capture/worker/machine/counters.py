@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from lstmprof.capture.worker.machine import host
 
-#: Number of the system call perf_event_open (unistd.h).
+#: Kind of CPU -> number of the system call perf_event_open (unistd.h).
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
 #: From perf_event.h.
 HARDWARE, RAW = 0, 4
@@ -28,7 +28,7 @@ ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")  # perf_event_attr as of PERF_ATTR_SIZ
 READING = struct.Struct("=QQQ")
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
-#: (Intel models of family 6, code of the event for floating-point assists). Source: Linux,
+#: Codes of Intel's event for floating-point assists: (models of family 6, code). Source: Linux,
 #: tools/perf/pmu-events/arch/x86 (mapfile.csv, floating-point.json of each model).
 FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
     # the event ASSISTS.FP, since Ice Lake

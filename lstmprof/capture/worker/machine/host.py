@@ -17,14 +17,14 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from lstmprof.base.errors import CaptureError
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-#: MXCSR bits 15 (flush to zero) and 6 (denormals are zero): Intel SDM volume 1, section 10.2.3
+#: Bits of the register MXCSR: 15 flush to zero, 6 denormals are zero (Intel SDM 1, 10.2.3).
 MXCSR_FLUSH = 0x8040
 MXCSR_WORD = 7  # in glibc's x86_64 fenv_t, after 28 bytes of x87 environment
 
 #: Seconds for which CPUs are observed to find idle CPUs: 20 ticks of 10 ms.
 SAMPLE_S = 0.2
 
-#: Variables for sizes of thread pools; OpenMP, MKL and TensorFlow read them at their import.
+#: Variables for sizes of thread pools, which OpenMP, MKL and TensorFlow read at import.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",

@@ -34,7 +34,7 @@ THROTTLE_REASONS = (
     (0x40, "hardware thermal slowdown"),
     (0x80, "hardware power brake"),
 )
-#: NVML's functions that return these reasons: the name since driver 535, and the older name.
+#: NVML's function that returns throttle reasons: name since driver 535, and older name.
 CLOCKS_REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional
 from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
-#: Prefixes of variables that may influence a step; Terraform's secrets use TF_, so TF_ is not one.
+#: Prefixes of variables that may influence a step, without TF_, which Terraform's secrets have.
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_"),
     *("ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "XLA_", "JAX_", "PYTENSOR_"),
@@ -24,7 +24,7 @@ PREFIXES = (
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32", "MALLOC_", "MIMALLOC_", "TCMALLOC_"),
     *("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHON_GIL"),
 )
-#: Variables that are not recorded: run.json has them already, or they do not change a step.
+#: Variables that are not recorded, because run.json has them or no step depends on them.
 SET_BY_CAPTURE = (
     *host.THREAD_VARIABLES,
     "CUDA_VISIBLE_DEVICES",
@@ -46,7 +46,7 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
     """Return all settings for run.json; call it in the thread that runs the steps."""
     import gc
 
-    # in Python 3.12 and later, up to six tools can monitor the interpreter
+    # find the tools, six at most, that monitor the interpreter (Python 3.12 and later)
     monitoring: Any = getattr(sys, "monitoring", None)
     tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
     mapped = host.text_of("/proc/self/maps")

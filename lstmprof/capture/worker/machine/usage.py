@@ -23,7 +23,7 @@ except ImportError:  # not on Unix
 
 Usage = Any  # a struct_rusage, or None
 _TASKS = "/proc/self/task"
-#: Largest number of recorded threads; those with the most CPU time are recorded.
+#: Largest number of recorded threads; lstmprof records the threads with the most CPU time.
 MOST_THREADS = 16
 _PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED
 

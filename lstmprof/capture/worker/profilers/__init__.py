@@ -171,7 +171,7 @@ def framework_of(name: Optional[str] = None) -> str:
         return _checked(name)
     imported = [name for name in PROFILERS if hasattr(sys.modules.get(name), "__version__")]
     keras = sys.modules.get(KERAS)
-    # ask Keras 3 for its backend: it may have imported other frameworks, too
+    # ask Keras 3 for the backend: a script may have imported other frameworks, too
     if keras is not None and hasattr(keras, "config"):
         return _checked(str(keras.config.backend()))
     if len(imported) == 1:

@@ -34,7 +34,7 @@ class TensorflowProfiler(Profiler):
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
         """Run TensorFlow's profiler."""
-        # each session pays for growing buffers: 20 % if it is the longest yet, else 3 % (TF 2.21)
+        # growing buffers slow a session by 20 % if no session was longer, else by 3 % (TF 2.21)
         tf.profiler.experimental.start(folder)
         try:
             yield

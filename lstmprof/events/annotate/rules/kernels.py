@@ -38,7 +38,7 @@ _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
 
-#: Most letters and levels of a signature that are parsed; real signatures: 10,000 and 3.
+#: Most letters and levels of a signature that are parsed; real signatures have 10,000 and 3.
 _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 
 

@@ -29,7 +29,7 @@ TORCH_RULES: tuple[Rule, ...] = (
     Rule("reduction", "cuDNN", r"cudnn::ReduceTensor", "many elements to one"),
     Rule("pointwise", "cuDNN", r"cudnn::(?:Op|Add|Scale)Tensor", "element by element"),
     _torch("ctc", r"\w*ctc_loss\w*", "connectionist temporal classification"),
-    # Wrapper ops, which have no category: the op that they call does the work.
+    # Wrapper ops, which have no category, because they call the op that does the work.
     _torch(None, r"linear|matmul|einsum|tensordot|conv[123]d|_?convolution", "calls the real op"),
     _torch(None, r"lstm(?:_cell)?|gru(?:_cell)?|rnn_\w+", "calls the cell's ops"),
     _torch(None, r"batch_norm|_batch_norm_impl_index|layer_norm|group_norm", "calls native_*_norm"),
@@ -44,7 +44,7 @@ TORCH_RULES: tuple[Rule, ...] = (
         r"dropout|reshape|flatten|stack|scaled_dot_product_attention|fft_\w+|diff",
         "calls the op",
     ),
-    # Views, which have no category: they change only sizes and strides.
+    # Views, which have no category, because views change only sizes and strides.
     _torch(
         None,
         r"t|T|view|view_as\w*|_unsafe_view|_reshape_alias|transpose|permute|expand|expand_as|slice"
