@@ -144,7 +144,7 @@ def _fastest(claim: Claim, rows: pd.DataFrame) -> Claim:
 
 
 def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
-    """Compare a sentence of the study with its table and with our runs."""
+    """Compare a sentence of the study with the study's table and with our runs."""
     sides = [
         (network, rows[(rows.network == network) & rows.implementation.isin(names.split())])
         for network, names in ((line.over_network, line.over), (line.under_network, line.under))

@@ -58,7 +58,7 @@ _LEFT = 40
 
 
 def write_chart(chart: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, path: Path) -> None:
-    """Write the chart of ``rows`` to a file; an HTML file works without a network, too."""
+    """Write the chart of ``rows`` to a file; browsers show an HTML file offline, too."""
     drawn = chart(rows).properties(padding={"left": _LEFT, "top": 5, "right": 20, "bottom": 5})
     drawn.save(str(path), **({"inline": True} if path.suffix == ".html" else {}))
 

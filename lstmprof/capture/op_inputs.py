@@ -79,7 +79,7 @@ def _joined(
 
 
 def _inputs_in_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
-    """Return one entry per op in a step, unless the ops cannot be told apart."""
+    """Return one entry per op in a step, if each entry certainly belongs to its op."""
     if any(step is not None for _, _, step in recorded):
         entries = [entry for entry in recorded if entry[2] == number]
         return entries if len(entries) == count else []

@@ -81,7 +81,7 @@ class Forest:
         return np.asarray(until[self.preorder + self.size] - until[self.preorder], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return which ``rows`` are not nested in another one with an equal ``code``."""
+        """Return which ``rows`` are not inside another row with an equal ``code``."""
         span = len(self.preorder) + 1
         begin = code[rows] * span + self.preorder[rows]
         order = np.argsort(begin)
@@ -179,7 +179,7 @@ class SortedValues:
 
 
 def latest_ends(lane: Ints, end: Ints) -> Ints:
-    """Find for each interval the one of its lane (stream) that ends last so far."""
+    """Find, for each interval, which interval of its stream so far ends last."""
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
     rank[by_end] = np.arange(len(end))

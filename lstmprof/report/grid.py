@@ -279,7 +279,7 @@ def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
-    """Return the fastest run of each group, and the runs that may be as fast, as indices."""
+    """Return the indices of each group's fastest run and of runs that may be as fast."""
     best: set[int] = set()
     for group in comparable(breakdowns):
         ends = {}

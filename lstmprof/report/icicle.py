@@ -103,7 +103,7 @@ _BY = {"modules": "module", "python": "Python frame"}
 
 
 def _summed(tree: Tree, own: Ints) -> Ints:
-    """Return the total time of each call stack: its own time, and the time of its callees."""
+    """Return the total time of each call stack, including its callees."""
     total = own.copy()
     for node in range(len(total) - 1, ROOT, -1):
         total[tree.above[node]] += total[node]

@@ -113,7 +113,7 @@ def _day(info: RunInfo) -> str | None:
 
 
 def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence for each thing that was not measured, or that the report leaves out."""
+    """Yield a sentence about each thing that runs or this report lack."""
     if empty:
         yield f"Runs in which no event has a duration are left out: {', '.join(empty)}."
     untimed = [run.facts.run for run in runs if run.breakdown.timings is None]

@@ -62,13 +62,13 @@ def _home() -> Path:
 
 
 def usable_cache(cache: Path) -> Path:
-    """Return the cache, or a temporary folder if it cannot be written."""
+    """Return the cache folder, or a temporary folder if the cache is not writable."""
     fault = unwritable(cache)
     return cache if fault is None else instead_of(cache, fault)
 
 
 def unwritable(folder: Path) -> str | None:
-    """Make ``folder``; say why it cannot be written, if so."""
+    """Make ``folder``; return why it is not writable, or None if it is."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:

@@ -164,7 +164,7 @@ class Run:
 
 
 class _Events:
-    """The open file events.parquet, even after it was replaced."""
+    """The open file events.parquet, still readable after a new file replaced it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

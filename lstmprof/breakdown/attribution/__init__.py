@@ -45,7 +45,7 @@ BETWEEN_OPS: tuple[Label, ...] = (("idle", "python"), ("idle", HOST))
 
 @dataclass(frozen=True)
 class Intervals:
-    """The time intervals of one device, or of the host; they fill the steps."""
+    """The time intervals that fill the steps, of one device or of the host."""
 
     labels: tuple[Label, ...]
     window: Ints  # index of the interval's step
@@ -177,7 +177,7 @@ class _Hosts:
     def blocked(
         self, thread: Ints, start: Ints, end: Ints
     ) -> Iterator[tuple[Ints, Flags, Ints, Ints]]:
-        """Split intervals where their threads begin or end to wait for a device."""
+        """Split intervals at the times when their threads start or stop waiting."""
         for number in np.unique(thread).tolist():
             places = np.flatnonzero(thread == number)
             segments = self.segments(number)

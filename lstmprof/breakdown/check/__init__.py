@@ -72,7 +72,7 @@ class Part:
 
     @property
     def on_cpu(self) -> bool:
-        """Return whether only a CPU was used, as far as the profile shows."""
+        """Return whether the profile has ops but no sign of a GPU."""
         gpu_work = self.has.activities or self.has.kernel_launches
         unseen = any(lack.kind in NO_GPU_LACKS for lack in self.lacks)
         return bool(self.has.ops) and not gpu_work and not unseen

@@ -84,7 +84,7 @@ class CleanStep:
 
     @property
     def mean_step(self) -> MeanStep:
-        """Return the clean step as a ``MeanStep``: its parts are ns summed over all steps."""
+        """Return the clean step as a ``MeanStep`` with parts in ns, summed over all steps."""
         spent = self.intervals.end_ns - self.intervals.start_ns
         totals = np.bincount(self.intervals.label, weights=spent).astype(np.int64).tolist()
         sums = {self.intervals.labels[label]: ns for label, ns in enumerate(totals) if ns}
@@ -294,7 +294,7 @@ class _Cost:
         return min(self._usual, self._shortest(times))
 
     def _slot_costs_ns(self, times: Floats, event_ns: float) -> Floats:
-        """Return each slot's recording cost, ``event_ns`` per event, but at most its ``times``."""
+        """Return the recording cost per slot: ``event_ns`` per event, at most ``times``."""
         return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:
@@ -310,7 +310,7 @@ class _Cost:
     def per_slot(
         self, times: Floats, timed: float | None, most: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
-        """Return the cost of recording in each slot, and its summary."""
+        """Return the cost of recording in each slot, and a summary of these costs."""
         share, steps = self._slots.share, self._slots.steps
 
         def rest_ns(cost_ns: float) -> float:

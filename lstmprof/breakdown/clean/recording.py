@@ -63,7 +63,7 @@ class Costs:
 
 
 def costs_of(info: RunInfo) -> Costs:
-    """Return the costs that the run measured (median of its processes), else default costs."""
+    """Return the costs that the run measured, or else the default costs."""
     rounds = [r for r in info.recording or () if r.event_ns]
     if not rounds:
         usual_ns = QUICK_RECORDING_NS.get(str(info.profiler), RECORDING_NS)

@@ -302,7 +302,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Estimate:
-    """How the clean times were computed: a quantile minus recording, per slot."""
+    """The clean time of each slot (a quantile minus recording), and how it was found."""
 
     times: Floats  # clean time of each slot
     cost_ns: Floats  # cost of recording

@@ -102,7 +102,7 @@ def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> 
 
 
 def _last_child(events: EventTable, intervals: Intervals) -> Ints:
-    """Find the last child of each interval's event that began before it."""
+    """Find the last child of each interval's event that began before the interval."""
     parent = events.rows_named("parent_id")
     inner, own = np.flatnonzero(parent != NONE), np.flatnonzero(intervals.row != NONE)
     around = np.concatenate([parent[inner], intervals.row[own]])
@@ -120,7 +120,7 @@ def _last_child(events: EventTable, intervals: Intervals) -> Ints:
 
 
 def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Return each event's slot: matching events of different steps get the same number."""
+    """Give matching events of different steps the same number (slot)."""
     slots = np.full(len(events), NONE, dtype=np.int64)
     if not windows:
         return slots
@@ -170,7 +170,7 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return a code for each event's name, the same code for ``train#1`` and ``train#2``."""
+    """Return codes of names, equal for names like ``train#1`` and ``train#2``."""
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)

@@ -69,7 +69,7 @@ class Recording:
 
     @property
     def silent(self) -> bool:
-        """Return whether no kernel, copy or memset was recorded."""
+        """Return whether the profile has no kernel, copy or memset."""
         return not self.has.activities
 
     @property
@@ -136,7 +136,7 @@ def _no_gpu(r: Recording) -> str:
 
 
 def _signs_of_gpu(r: Recording) -> tuple[str, str]:
-    """Return what shows that a GPU was used, and why its activities may be missing."""
+    """Return signs that a GPU was used, and why GPU activities may be missing."""
     if r.has.kernel_launches:
         if r.has.device_ranges:
             return f"the host made {r.launches}", "only hardware counters were recorded"
@@ -266,12 +266,12 @@ def share_of(part: int, whole: int) -> float | None:
 
 
 def is_large(part: int, whole: int) -> bool:
-    """Return whether ``part`` is a large enough share of ``whole`` to be reported."""
+    """Return whether ``part`` is a large enough share of ``whole`` to report."""
     return part > 0 and (share_of(part, whole) or 0.0) >= LEAST_SHARE
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether ``count`` launches without kernels, which span ``ns``, are reported."""
+    """Return whether to report ``count`` launches without kernels, which span ``ns``."""
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 

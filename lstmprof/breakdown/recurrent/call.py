@@ -63,7 +63,7 @@ def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list
 
 
 def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
-    """Return each event's call: an index for forward, one for backward passes."""
+    """Return the index of each event's call, for the forward and backward passes."""
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")
     forward = np.full(len(events), NONE, dtype=np.int64)
     backward = forward.copy()
@@ -88,7 +88,7 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
-    """Return the ns from the start of each call's first event to the end of its last one."""
+    """Return the ns from each call's first start to its last end."""
     rows = np.flatnonzero(owner != NONE)
     start = np.full(count, _LATEST, dtype=np.int64)
     end = np.full(count, -_LATEST, dtype=np.int64)

@@ -91,7 +91,7 @@ class Standing:
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:
-    """Return how far a forward pass is optimized."""
+    """Return the last optimization of a forward pass, and the next one."""
     if work.persistent:
         return Standing(PERSISTENT, None, None)
     if not work.cells or not work.products or not work.pointwise:

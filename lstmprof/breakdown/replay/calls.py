@@ -197,7 +197,7 @@ class Calls:
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """Count, per event, the ``work`` that it or an event inside it issued."""
+        """Count the ``work`` that each event, or an event inside the event, issued."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)

@@ -106,7 +106,7 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
 
 def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
-    """Return the times of a replay without ``vanished`` events and all that they issued."""
+    """Return the times of a replay without some events and all that they issued."""
     times, calls = unchanged_times(graph), graph.calls
     issued = np.zeros(len(vanished), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)

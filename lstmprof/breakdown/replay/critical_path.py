@@ -125,7 +125,7 @@ _Content = str | tuple[bool, int] | None
 
 
 class _Walk:
-    """Walks back through a replayed graph: from each ``_Node`` to what it waited for last."""
+    """Walks back through a replay: from each node to the node it waited for last."""
 
     def __init__(
         self, graph: StepGraph, causes: Dependencies, hosts: Hosts, streams: Streams
@@ -191,7 +191,7 @@ class _Walk:
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
-        """Return whether ``node`` was replayed before ``than``."""
+        """Return whether the replay ran ``node`` before ``than``."""
         on_device, number, offset_ns = node
         if offset_ns is not None:  # a segment starts when the one before it was replayed
             number = self._hosts.previous[number]

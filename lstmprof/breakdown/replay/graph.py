@@ -38,7 +38,7 @@ _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 
 @dataclass(frozen=True)
 class HostSegments:
-    """Segments sorted by thread and time, with their innermost events and awaited threads."""
+    """Segments by thread and time, with innermost events and awaited threads."""
 
     thread: Ints
     start_ns: Ints

@@ -210,7 +210,7 @@ def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -
 def retimed(
     events: EventTable, graph: StepGraph, replay: Replay
 ) -> tuple[EventTable, list[Window]]:
-    """Move ``events`` to the times of ``replay``, and return its step, too."""
+    """Give events their times in a replay; return also the replayed step."""
     window, thread = graph.window, thread_ids(events)
     closes = window.start_ns + replay.length_ns
     start, end = events.start_ns, events.end_ns

@@ -196,7 +196,7 @@ class _Message:
 
 
 def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
-    """Return what each collective moves, as its kernel or range shows."""
+    """Return the data that each collective moves, from its kernel or range."""
     if not len(rows):
         return []
     launch = packed.rows_named("launch_id")[rows]

@@ -67,7 +67,7 @@ COLUMNS = (
 
 
 class _Grouped:
-    """Host events grouped by rank and a code, such as that of their names."""
+    """Host events grouped by rank and by a code, such as one code per name."""
 
     def __init__(self, events: EventTable, rows: Ints, code: Ints) -> None:
         rank = events.ints("rank", UNKNOWN)
@@ -188,7 +188,7 @@ def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
 
 
 def _launched_in(events: EventTable, named: Flags) -> Ints:
-    """Return, for each event that is a range, the device time that was launched in it."""
+    """Return the device time of the work that each range launched."""
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     issuer = issued_by(events)[activity]
     activity, issuer = activity[issuer != NONE], issuer[issuer != NONE]
@@ -255,7 +255,7 @@ MODULE_SCHEMA = schema(MODULE_COLUMNS)
 
 
 def modules(events: EventTable, windows: list[Window]) -> pa.Table:
-    """Return one row per rank, sort and name."""
+    """Return one row per rank, sort (module, Python frame or range) and name."""
     tables = [_modules_of_sort(events, place) for place in range(len(SORTS))]
     return pa.concat_tables(tables)
 

@@ -183,6 +183,6 @@ def streams(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _in_windows(covered: Covered, rank: int, windows: list[Window]) -> tuple[int, int]:
-    """Return the ns of the rank's steps that are covered, and in total."""
+    """Return how long ``covered`` and the rank's steps overlap, and the steps' length."""
     start, end = bounds_of(w for w in windows if rank == (UNKNOWN if w.rank is None else w.rank))
     return int(covered.within(start, end).sum()), int((end - start).sum())

@@ -34,7 +34,7 @@ class TrainingProfile:
             self.session.begin()
 
     def step_end(self, *, follows: bool) -> Metrics:
-        """End a step; return the run's metrics if the run has just been written."""
+        """End a step; return the run's metrics if lstmprof has just written the run."""
         if self.session.measured:
             if self._writing is None and not self.session.is_over:
                 self._writing = threading.Thread(target=self._write, name="lstmprof")

@@ -232,7 +232,7 @@ class StepPasses:
             self._readings = plain
 
     def _thrown_away(self, steps: Iterable[int]) -> Generator[None, Any, List[int]]:
-        """Record steps in a session that is discarded; return each step's wall time in ns."""
+        """Record steps in a throwaway session; return the wall time of each step in ns."""
 
         # time trivial calls at the end of the session, to measure what an event costs
         def measure() -> None:

@@ -425,7 +425,7 @@ def _come_too_late(number: int, frame: object) -> None:
 
 
 def registered(pid: int) -> Path:
-    """Return the file that exists while a process is watched."""
+    """Return the path of the file that marks a process as watched."""
     return cache_folder() / "watching" / str(pid)  # it contains the log's path
 
 

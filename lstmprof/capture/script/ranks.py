@@ -106,7 +106,7 @@ class Job:
     def attachments(
         self, wanted: Callable[[], bool], safely: Callable[..., Any]
     ) -> Dict[str, Callable[[Any], None]]:
-        """Return import hooks, so that new processes are measured, too."""
+        """Return import hooks that let lstmprof measure new processes, too."""
         # add no hooks if a launcher starts one lstmprof per rank, or if nsys records the script
         if self.launched is not None or self.request.folder:
             return {}
@@ -142,7 +142,7 @@ class Job:
         return {"subprocess": watch_commands, "multiprocessing.spawn": watch_spawning}
 
     def _watched(self, args: Any, env: Mapping[str, str]) -> Optional[List[str]]:
-        """Change a launcher's command, so that the training process is measured."""
+        """Change a launcher's command, so that lstmprof measures the training process."""
         launched = any(_LAUNCHED.fullmatch(n) and n not in os.environ for n in map(str, env))
         parsed = _parsed(args) if launched and isinstance(args, (list, tuple)) else None
         if parsed is None:
@@ -160,7 +160,7 @@ class Job:
         return [*python, main, _written(request)]
 
     def _spawned(self, command: List[str]) -> List[str]:
-        """Change a multiprocessing command, so that its process is measured."""
+        """Change a multiprocessing command, so that lstmprof measures the new process."""
         path = _written(dataclasses.replace(self.request, parts=self.folder))
         code = (
             "try:\n import sys; sys.path.insert(0, {!r})\n"

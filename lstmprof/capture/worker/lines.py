@@ -129,7 +129,7 @@ class LineSampler:
 
     @contextlib.contextmanager
     def in_step(self) -> Iterator[None]:
-        """Count this block as one step; samples are taken only in steps."""
+        """Count the block as one step; the sampler takes samples only in steps."""
         end_ns, end_active_ns = self._end_ns
         self._active_since_ns = self._active_ns() - end_active_ns
         began_ns = time.perf_counter_ns()

@@ -60,7 +60,7 @@ def domain_ranges() -> Optional[Ranges]:
 
 @functools.lru_cache(maxsize=None)
 def _domain(nvtx: Any) -> Any:
-    """Return the NVTX domain, even if nvtx treats it as unwanted."""
+    """Return lstmprof's NVTX domain, even if nvtx would return a dummy domain."""
     # nsys 2022.4 says that it ignores the domain; nvtx 0.2.13+ then returns a dummy domain
     domain = nvtx.get_domain(DOMAIN)
     if type(domain).__name__ != "DummyDomain" or TOOL not in os.environ:

@@ -117,7 +117,7 @@ def most_of(finding: Finding) -> str | None:
 
 
 def named(finding: Finding) -> str:
-    """Return words for a kind of time that name the work: ``matmuls and recurrent layers``."""
+    """Name a kind of time by its work: ``matmuls and recurrent layers``."""
     if finding.kind == causes.LAUNCH:
         whole = total_ns(finding.contributors)
         copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))

@@ -227,7 +227,7 @@ def by_kind(
 
 
 def comparison_of(slow: StepProfile) -> Comparison:
-    """Return the facts that the rules need, from the slow run; they apply to both runs."""
+    """Return the facts that the rules need for both runs, from the slow run."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
     names = [row["name"] for row in slow.rows("ops")]

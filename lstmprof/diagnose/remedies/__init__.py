@@ -258,7 +258,7 @@ def _source(remedy: Remedy, framework: str | None) -> str:
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return the time of all kinds that the fix affects, an upper limit of what it saves."""
+    """Return the most that a fix can save: the time of all kinds that it affects."""
     profile = finding.slow
     kinds = {finding.kind, *(remedy.kinds if remedy.several_kinds else ())}
     if profile.device is not None and kinds & set(causes.WAITS):

@@ -89,7 +89,7 @@ def often(profile: StepProfile, number: float) -> str:
 
 
 def often_in_all(profile: StepProfile, facts: Iterable[Fact]) -> str:
-    """Return how often these events happen, all together, as text: ``40 times per step``."""
+    """Return the number of these events in total as text: ``40 times per step``."""
     return often(profile, sum(fact.count for fact in facts))
 
 

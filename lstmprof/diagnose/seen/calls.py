@@ -256,7 +256,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tupl
 
 
 def _kernel_of(lane: Lane) -> Ints:
-    """Return for each event the kernel that it launched, as the code of the kernel's name."""
+    """Return the name (as a code) of the kernel that each event launched."""
     work = np.flatnonzero(lane.rank & lane.events.is_kind("kernel"))
     launch = lane.events.rows_named("launch_id")[work]
     kernel = np.full(len(lane.events), NONE, dtype=np.int64)

@@ -96,7 +96,7 @@ class Lane:
         return spent_ns
 
     def idle_ns(self, part: str) -> Ints:
-        """Return for each event the idle time that it causes, in this part of the breakdown."""
+        """Return the idle time that each event causes in one part of the breakdown."""
         places = [i for i, label in enumerate(self.intervals.labels) if label == ("idle", part)]
         return self._sum_ns(np.isin(self.intervals.label, places))
 

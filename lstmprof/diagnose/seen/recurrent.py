@@ -309,7 +309,7 @@ def paths(lane: Lane) -> dict[str, float]:
 
 
 def looping_ns(lane: Lane) -> int:
-    """Return the time that loops of TensorFlow's recurrent layers need besides their cells."""
+    """Return the time of loops of TensorFlow's recurrent layers without the cells."""
     loops = [match and match[1] for match in map(_LAYERS_LOOP.match, lane.texts)]
     kinds = {loop: number for number, loop in enumerate(loops) if loop}
     loop_of = np.array([kinds.get(loop, NONE) for loop in loops], dtype=np.int64)[lane.names]
@@ -340,7 +340,7 @@ ONE_CELL = re.compile(
 
 
 def peepholes(lane: Lane) -> float:
-    """Count the elementwise products of a matrix and a vector per step, as peepholes cause."""
+    """Count a step's elementwise products of a matrix and a vector (peepholes)."""
     events = lane.events
     products = events.is_one_of("name", "aten::mul", "aten::addcmul")
     rows = np.flatnonzero(lane.here & products & events.where("shapes", _is_broadcast))

@@ -121,7 +121,7 @@ def stops_profiler(lane: Lane) -> Flags:
 
 
 def queued(lane: Lane) -> tuple[Fact, ...]:
-    """Return the kernels and copies that a wait of their stream delayed, with that wait."""
+    """Return the kernels and copies that a wait delayed, and that wait of the stream."""
     spent_ns = lane.idle_ns(QUEUED)
     rows = np.flatnonzero(spent_ns)
     launch = lane.events.rows_named("launch_id")[rows]

@@ -158,7 +158,7 @@ def _cut_by_purpose(
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
-    """Mark the intervals whose event is marked in ``rows``."""
+    """Mark the intervals whose event is one of the marked ``rows``."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
@@ -172,7 +172,7 @@ def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return the category of work that each event serves, and whether the event is tiny."""
+    """Return the category of work that each event serves, and which events are tiny."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)

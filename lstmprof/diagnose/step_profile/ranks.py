@@ -50,7 +50,7 @@ _Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Waiter:
-    """A device: how long it waits per step, and in how many collectives it arrives last."""
+    """A device, its wait per step, and how many collectives it joins last."""
 
     rank: int | None
     device: int | None
@@ -304,7 +304,7 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[RankDevice | None]:
-    """Return the late rank of each step, None for a step in which no rank is clearly late."""
+    """Return the late rank of each step; None if no rank is clearly late."""
     waits: dict[int | None, Counter[RankDevice]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_rank_device(row)] += row["waits_ns"]

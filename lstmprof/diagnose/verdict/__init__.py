@@ -332,7 +332,7 @@ def _per(profile: StepProfile) -> str:
 
 
 def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
-    """Return ``waiting for the host`` if other waits are long, too, else the kind of time."""
+    """Return the kind of time, or ``waiting for the host`` if several waits are long."""
     if named.slow.device is None:
         return named.kind
     others = sum(f.delta_ns for f in waits) - named.delta_ns

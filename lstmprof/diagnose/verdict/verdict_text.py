@@ -54,7 +54,7 @@ _BASELINE = re.compile(r" \(baseline: [^()]*\)|; baseline: [^()]*(?=\))")
 
 
 class Diagnosed(Protocol):
-    """The fields of a ``Diagnosis`` that its text needs."""
+    """The fields of a ``Diagnosis`` that the printed text needs."""
 
     @property
     def verdict(self) -> Verdict: ...
@@ -76,7 +76,7 @@ _Diagnosed = TypeVar("_Diagnosed", bound=Diagnosed)
 
 
 class Explained(Protocol):
-    """The fields of an ``Explained`` kind of time that its text needs."""
+    """The fields of an ``Explained`` kind of time that the printed text needs."""
 
     @property
     def finding(self) -> Finding: ...

@@ -96,7 +96,7 @@ def what_ifs_of(
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
-    """Return the change that gives all recurrent layers another form, such as one layer op."""
+    """Return the change to another form of all layers, such as one op per layer."""
     if form == "compiled":
         return compiled
     workload = workload_of(profile.info)

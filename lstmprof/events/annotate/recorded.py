@@ -42,7 +42,7 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are counted, one entry per event."""
+    """The columns from which ``Tally`` counts events, one entry per event."""
 
     row: Ints  # row number in the whole table
     start: Ints
@@ -197,7 +197,7 @@ class Tally:
         self._overlaps.add(columns, process, activities, self._activity_counts)
 
     def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return activities without a launch before the first launched one of their stream."""
+        """Return the activities of each stream before the first that has a launch."""
         stream, start = columns.stream[activities], columns.start[activities]
         stream = np.where(stream == NONE, process[activities], stream + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -270,7 +270,7 @@ class _Lost:
     def _count_ends(
         self, lost: Ints, lost_ns: Ints, with_activity: Ints, with_activity_ns: Ints
     ) -> None:
-        """Count lost launches before the first, and after the last, launch with an activity."""
+        """Count lost launches at the start and at the end of a profile."""
         first, last = _late(self._processes), _early(self._processes)
         np.minimum.at(first, with_activity, with_activity_ns)
         np.maximum.at(last, with_activity, with_activity_ns)

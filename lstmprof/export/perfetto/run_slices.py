@@ -240,7 +240,7 @@ def activities(packed: Packed) -> Iterator[DeviceRows]:
 
 
 def _queue(rows: DeviceRows) -> tuple[Ints, Ints]:
-    """Return when the number of unfinished kernels and copies changes, and this number."""
+    """Return the number of unfinished kernels and copies over time."""
     enqueued = rows.returned_ns[rows.launched]
     done = np.maximum(rows.end_ns[rows.launched], enqueued)
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
@@ -251,7 +251,7 @@ _MOST_BYTES_PER_NS = 1e6
 
 
 def _bandwidth(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
-    """Return when the bandwidth of the running copies changes, and the bandwidth in GB/s."""
+    """Return the bandwidth of the running copies over time, in GB/s."""
     plausible = (rows.copied_bytes > 0) & (rows.end_ns > rows.start_ns)
     plausible &= rows.copied_bytes < _MOST_BYTES_PER_NS * (rows.end_ns - rows.start_ns).astype(
         np.float64
@@ -274,7 +274,7 @@ def _busy_share(rows: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _summed(start: Ints, end: Ints, amounts: Ints) -> tuple[Ints, Ints]:
-    """Sum the ``amounts`` of all intervals that are open at a time; return times and sums."""
+    """Sum the ``amounts`` of the intervals that are open at each time."""
     at_ns = np.concatenate([start, end])
     change = np.concatenate([amounts, -amounts])
     order = np.argsort(at_ns, kind="stable")

@@ -103,7 +103,7 @@ class Packets:
         self._packet(number(13, _CLEARED) + number(87, 1))
 
     def id(self, given: int | None, process: int = 0) -> int:
-        """Return a process or thread id, or a new number if it is taken or too large."""
+        """Return a process or thread id, or a new number if the id is taken or too large."""
         is_one = given is not None and 0 < given < _FIRST_FREE_ID
         if given is None or not is_one or (process, given) in self._ids:
             return next(self._free_ids)
@@ -155,7 +155,7 @@ class Packets:
         return message(4, key + number(4, value))
 
     def begin(self, track: int, at_ns: int, name: str, category: str, rest: bytes = b"") -> None:
-        """Begin a slice; arguments and arrows are encoded in ``rest``."""
+        """Begin a slice; ``rest`` contains its encoded arguments and arrows."""
         key = (track, name, category)
         head = self._heads.get(key)
         if head is None:

@@ -384,5 +384,5 @@ def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def whole_graphs(database: Database) -> int:
-    """Count launches of CUDA graphs that were recorded without their kernels."""
+    """Count the CUDA graph launches for which nsys recorded no kernels."""
     return len(database.ints(_GRAPHS, "start")["start"]) if _GRAPHS in database.columns else 0

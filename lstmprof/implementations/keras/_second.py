@@ -39,7 +39,7 @@ class Model:
 
 
 def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """Return a layer for one direction; only the option ``implementation`` is used."""
+    """Return a layer for one direction, ignoring all options but ``implementation``."""
     if workload.cell == "rnn":
         return keras.layers.SimpleRNN(workload.hidden, return_sequences=True)
     arguments: Dict[str, Any] = {"recurrent_activation": "sigmoid"}

@@ -70,7 +70,7 @@ def pytensor_calls(events: EventTable) -> Iterator[Call]:
 
 @dataclass(frozen=True)
 class _Scan:
-    """A forward Scan, its gradient Scans, and how many Scans were merged into it."""
+    """A forward Scan, the number of Scans merged into it, and its gradient Scans."""
 
     row: int
     merged: int

@@ -70,7 +70,7 @@ class Trainer(Profiler):
         return names
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> Profiled:
-        """Profile some steps, after a session that is discarded."""
+        """Profile some steps, after a throwaway session."""
         logs = os.path.join(folder, "logs")
         cost = self._recording_cost(throwaway_steps(steps, time.perf_counter_ns), logs)
         shutil.rmtree(logs, ignore_errors=True)
@@ -90,7 +90,7 @@ class Trainer(Profiler):
         return ()
 
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
-        """Run the session that is discarded; return what it costs to record an event."""
+        """Run a throwaway session; return the cost of recording an event."""
         profiled: List[calibration.LoopTimes] = []
         trivial = self.recorder.trivial_readings
         self._session(no_ranges, steps, folder, lambda: profiled.append(trivial()))

@@ -161,7 +161,7 @@ class Trainer(loops.Trainer):
 
 
 def _refuse_without_profiler() -> None:
-    """Refuse now if torch is not installed; it is imported only after the timing."""
+    """Raise an error before the timing if torch, the profiler, is not installed."""
     if importlib.util.find_spec("torch") is None:
         raise CaptureError(
             "torch, whose profiler records cuDNN's calls, is not installed in " + sys.executable,
@@ -170,7 +170,7 @@ def _refuse_without_profiler() -> None:
 
 
 class Mean:
-    """The mean of all outputs as the loss; its constant gradient is written once."""
+    """The mean of all outputs as the loss, with a constant gradient."""
 
     def __init__(self, network: Any, training: bool) -> None:
         outputs = network.outputs

@@ -45,7 +45,7 @@ def set_threads(threads: int) -> None:
 
 
 def refuse_unless_possible(request: CaptureRequest) -> None:
-    """Raise an error if Keras is asked for more than TensorFlow 1 can do."""
+    """Raise an error if a request needs more than Keras on TensorFlow 1 offers."""
     refuses = FRAMEWORKS[profilers.FRAMEWORK]
     for need in wanted(request):
         if need in refuses:

@@ -95,7 +95,7 @@ def best_product(
 
 
 def best(run: Run, clock: Clock) -> float:
-    """Return the shortest time of one run in ns; short runs are timed several at once."""
+    """Return the shortest time of one run in ns, timing short runs in groups."""
     began_ns, took_ns = clock(), _timed(run, 1, clock)
     times = int(min(MOST_TIMES, max(1, LEAST_NS // max(took_ns, 1))))
     shortest = took_ns if times == 1 else _timed(run, times, clock)

@@ -82,7 +82,7 @@ def denormal_numbers() -> Any:
 
 
 def denormals(doubled: Any) -> str:
-    """Return ``kept``, ``flushed`` or ``both``, from denormals that were doubled."""
+    """Return ``kept``, ``flushed`` or ``both``, from the results of doubled denormals."""
     import numpy as np
 
     is_kept = np.asarray(doubled).view(np.int32) != 0

@@ -70,7 +70,7 @@ class TorchProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording_shapes(self, folder: str) -> Iterator[List[shapes.OpInputs]]:
-        """Record input shapes; the list is filled at the end of the ``with`` block."""
+        """Record input shapes, and fill the yielded list at the end of the block."""
         inputs: List[shapes.OpInputs] = []
         if not HAS_KINETO:
             yield inputs
