@@ -182,8 +182,8 @@ class Figure:
 
     key: str
     title: str
-    kind: str  # for users who cannot see it
-    sentence: str  # its main result
+    kind: str  # for users who cannot see the chart
+    sentence: str  # main result of the chart
     caption: str
     ran: str  # devices, versions and dates
     spec: Spec

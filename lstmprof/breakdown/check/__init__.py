@@ -60,7 +60,7 @@ class Part:
     lacks: tuple[Lack, ...]
     with_shapes: int
     early: int  # activities that begin before their launch call
-    early_ns: int  # by at most this
+    early_ns: int  # largest time by which an activity begins too early
     overheads: int  # events of the profiler itself
     overhead_ns: int
     steps_ns: int

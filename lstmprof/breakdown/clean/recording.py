@@ -98,9 +98,9 @@ def _median(costs: list[Cost]) -> Cost:
 class Borders:
     """Numbers of events whose recording took time in each time interval."""
 
-    before: Ints  # events that begin at its end
-    own: Ints  # how many ends it shares with its own event (0, 1 or 2)
-    after: Ints  # events that end at its start
+    before: Ints  # events that begin at the end of the interval
+    own: Ints  # ends that interval and own event share (0, 1 or 2)
+    after: Ints  # events that end at the start of the interval
 
     def ns(self, cost: Cost) -> np.ndarray:
         """Return the time of recording in each time interval."""

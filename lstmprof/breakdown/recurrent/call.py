@@ -44,7 +44,7 @@ class Call:
 class Spent:
     """How long a call took, and how many ops or kernels it ran."""
 
-    forward_ns: int | None  # from the first event's start to the last one's end
+    forward_ns: int | None  # from the first event's start to the last event's end
     backward_ns: int | None
     ops: int | None  # of the forward pass
     kernels: int | None  # of the forward pass
@@ -115,7 +115,7 @@ class Loop:
     batch_varies: bool = False  # some sequences end before others
     next_matmul_inputs: int | None = None  # input width of the next matmul
     library: str | None = None
-    layer: str | None = None  # its name, if only one direction runs
+    layer: str | None = None  # layer's name, if only one direction runs
 
 
 def layer_loop(

@@ -87,7 +87,7 @@ class Standing:
 
     rung: str
     missing: str | None
-    saves_ns: int | None  # least time per pass that the next one saves
+    saves_ns: int | None  # least time per pass that the next optimization saves
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:

@@ -25,7 +25,7 @@ class Fact:
     name: str
     ns: int
     count: float
-    within: str | None = None  # name of the event around them
+    within: str | None = None  # name of the event around these events
     median_ns: int | None = None  # usual duration of other events of this name
 
 

@@ -29,7 +29,7 @@ class Meanwhile:
     """What a late rank did in most of the time in which the other ranks waited."""
 
     name: str | None  # op, kernel or call
-    within: str | None  # the range around it
+    within: str | None  # range around the op, kernel or call
     ns: int
     whole_ns: int
     host: bool = False  # without names: the device waits for its host, else computes
