@@ -1,4 +1,4 @@
-"""Measure one implementation in its own process: time it undisturbed, then profile it.
+"""Measure one implementation in its own process: time it without a profiler, then profile it.
 
 ::
 

@@ -1,7 +1,7 @@
 """Join the profiles of processes that ran one after the other, and separate them again.
 
-The rounds of a capture are such processes. Ids start anew in each profile, and times count from its
-own start, so events of different processes must not be linked or compared.
+The rounds of a capture are such processes. Each profile has its own ids and its own time 0, so
+code must not link or compare events of different processes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Find the distinct call stacks of a run or of its step, and write them as a speedscope file.
 
-A stack shows who called whom on the host, and what was launched there. All stacks form a tree: the
-parent of a stack is the stack without the innermost frame. File format: speedscope's
-file-format-spec.ts (https://www.speedscope.app).
+A stack shows which function called which on the host, and which kernel or copy the innermost one
+launched. All stacks form a tree: the parent of a stack is the stack without the innermost frame.
+File format: speedscope's file-format-spec.ts (https://www.speedscope.app).
 """
 
 from __future__ import annotations

@@ -319,7 +319,7 @@ def _unusual(source: Path) -> ProfileError:
 
 
 def _pairs(text: bytes) -> _Pairs | None:
-    """Parse the text of some events; return None if it ends within an event."""
+    """Parse the text of some events; return None if the text cuts an event."""
     listed = b"[" + text + b"]"
     try:
         return list(zip(_decode_raw(listed), _decode_events(listed), strict=True))

@@ -200,7 +200,7 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def stability(runs: Sequence[RunReport]) -> list[Row]:
-    """Return the median time of successive iterations, one row per cell."""
+    """Return the median time of each group of successive iterations."""
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
     for run in runs:

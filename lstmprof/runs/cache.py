@@ -76,7 +76,7 @@ def opened(
 
 @dataclass
 class _Opened:
-    """The runs at one path or URL, and its errors."""
+    """The runs at one path or URL, and the errors."""
 
     runs: list[Run] = field(default_factory=list)
     faults: list[LstmprofError] = field(default_factory=list)

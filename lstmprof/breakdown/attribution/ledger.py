@@ -1,7 +1,7 @@
 """Sum the time of each step on each device by category of work and cause of idle time ("parts").
 
-Every nanosecond counts once, so the rows of one device in one step sum to the step's length. A rank
-without device activities has rows for its host, with ``device`` null.
+Every nanosecond is in exactly one sum, so the rows of one device in one step sum to the step's
+length. A rank without device activities has rows for its host, with ``device`` null.
 """
 
 from __future__ import annotations

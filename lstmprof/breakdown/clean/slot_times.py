@@ -71,7 +71,7 @@ class SlotTimes:
         self._is_idle = ~busy[self.label]
 
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
-        """Find the cells of gaps that are long in some steps, but absent in most."""
+        """Find gaps that are long in some steps, but absent in most steps."""
         present = np.bincount(distinct(cell) // max(self.steps, 1), minlength=self.count)
         absent = np.bincount(slot, minlength=self.count)
         whole_ns = np.bincount(self.slot, self.length_ns, minlength=self.count)

@@ -2,8 +2,8 @@
 
 This number is the event's *slot*. Host events match by parent, name, kind, shapes and position;
 device activities match by launch and position. If steps differ, the longest common subsequence
-(rapidfuzz) decides, then name and occurrence. All threads except the step's own count as one,
-because thread pools move work between threads.
+(rapidfuzz) decides, then name and occurrence. All threads except the step's own are treated as
+one thread, because thread pools move work between threads.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The ops and calls of one step, and which of them vanish if some work is not done.
+"""The ops and calls of one step, and which of them a replay removes together with some work.
 
-If a call vanishes, these vanish, too: the calls inside it, calls around it that issue nothing else,
+Together with a call, a replay removes the calls inside it, calls around it that issue nothing else,
 its autograd node, and views of tensors right before it, such as a ``.transpose()`` before a copy
-(profiles do not record who uses a view). A copy or fill inside an op that computes something else
-stays.
+(profiles do not record who uses a view). It keeps a copy or fill inside an op that computes
+something else.
 """
 
 from __future__ import annotations

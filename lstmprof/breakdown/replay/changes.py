@@ -162,7 +162,7 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Let Python take no time, including the Python right before an op that only calls it."""
+    """Let Python take no time, including the Python that only calls an op."""
     return _without_state(graph, "python")
 
 
@@ -294,7 +294,7 @@ def _layer_ns(table: pa.Table, spent_ns: Ints, inside: Flags, scale: float) -> I
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Mark the segments in a pass, and the Python that only calls its ops."""
+    """Mark the segments in a pass, and the Python that only calls the pass's ops."""
     in_call = graph.segments.column("call_id").is_valid().to_numpy()
     call_inside = _refer_to(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
     return np.where(in_call, call_inside, _in(graph.segments, "phase", *_PASSES))

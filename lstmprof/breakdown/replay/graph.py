@@ -4,7 +4,7 @@ A *segment* of a thread is a time with one innermost event, or with none. Profil
 thread waits for which, so a rule decides: the thread whose segment started last is at work, and a
 thread waits for it if one of its segments contains a whole segment of the thread at work. Only
 Python, ranges, ops that only call others, and times without events may wait. So a long frame that
-happens to contain work of another thread counts as a wait.
+happens to contain work of another thread is treated as a wait.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _waiting_gaps(
     others: Flags,
     gap: Ints,
 ) -> Flags:
-    """Return a mask of the times without events in which the thread waits for another."""
+    """Mark the gaps between events in which a thread waits for another thread."""
     waits = np.zeros(len(inner), dtype=np.bool_)
     free = np.flatnonzero(inner == NONE)
     if not len(free):

@@ -60,7 +60,7 @@ class Candidates:
     left_out: tuple[LeftOut, ...]
 
     def words(self, quick: bool) -> str:
-        """Return a sentence on what will be measured, and about how long it takes."""
+        """Say what lstmprof will measure, and about how long the measurement takes."""
         looks = [_seconds(request, LOOK_S) for request in self.requests.values()]
         whole = sum(looks)
         text = f"timing {number_of(len(looks), 'implementation', 'implementations')} in one round"

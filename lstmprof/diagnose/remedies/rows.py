@@ -42,7 +42,7 @@ Decide = Callable[[Finding], Match | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """One cause of a slow step, decorating the function that looks for it."""
+    """One cause of a slow step; decorates the function that looks for the cause."""
 
     name: str
     cause: str

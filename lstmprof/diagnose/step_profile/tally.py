@@ -1,10 +1,11 @@
-"""Count the work of a device or host by noun (kernel, matmul, launch …), with durations.
+"""Count the kernels, matmuls, launches and so on of a device or host, with their durations.
 
-- Kernels that are named only after their op (TensorFlow 1) count as one kernel per op call.
-- A matmul, convolution or attention counts once per op, whatever number of kernels it runs. A
-  backward op of a convolution counts twice if its kernels are named dgrad and wgrad. Without ops,
-  each kernel counts, except helper kernels of a library.
-- An op that calls another op with the same noun does not count (``aten::relu_`` calls
+- This module counts the kernels of one op call as one kernel if their only name is the op's
+  (TensorFlow 1).
+- It counts a matmul, convolution or attention once per op, whatever number of kernels the op runs.
+  It counts a backward op of a convolution twice if the kernels are named dgrad and wgrad. Without
+  ops, it counts each kernel, except helper kernels of a library.
+- It ignores an op that calls another op of the same sort (``aten::relu_`` calls
   ``aten::clamp_min_``).
 - A gap is an interval in which the device runs nothing.
 - A median is the lower of the two middle values, so it is the duration of one event.

@@ -333,7 +333,7 @@ class Tracks:
         return self._packets.counter(name, unit, self._device(rank, device), 0)
 
     def recorded(self, series: Series) -> int:
-        """Create a track for a counter that the profile contains, of a device or a process."""
+        """Create a track for a recorded counter of a device or a process."""
         whose = f" of {series.allocator}" if series.allocator else ""
         name, unit = shown_name(f"{series.name}{whose}"), shown_name(series.unit or "")
         owner = Where(

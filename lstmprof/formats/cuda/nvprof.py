@@ -2,7 +2,7 @@
 
 To know when reading the events:
 
-- Times count from 1970. One file has one process, so activities need no ``pid``.
+- Times are ns since 1970. One file has one process, so activities need no ``pid``.
 - Kernels have mangled names. Calls have numbers instead of names.
 - An NVTX range lasts from a start marker to an end marker. It becomes an ``op`` if ``emit_nvtx``
   wrote it, else a ``range`` or a step.

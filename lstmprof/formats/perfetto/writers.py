@@ -1,8 +1,9 @@
 """Convert slices of a Perfetto trace to rows, depending on the program that wrote the trace.
 
 - ``lstmprof export`` writes the kind and the columns of an event as arguments of its slice. The
-  description of a thread's track is JSON with its rank, process and number; a stream's track has
-  only its rank there. A track without slices has facts about the whole profile in its description.
+  description of a thread's track is JSON with rank, process and number of the thread; the
+  description of a stream's track has only the rank. One track without slices has facts about the
+  whole profile in its description.
 - Kineto's builder (pytorch/kineto, ``PerfettoTraceBuilder``) writes no categories. It writes the
   ``args`` of Kineto's JSON as one argument ``metadata``, a JSON object without its braces. The
   process of a device has the device's number.

@@ -75,7 +75,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Events:
-    """Events in file order; a ``counted`` event has a number of occurrences, but no time."""
+    """Events in file order; ``counted`` events have a count, but no time."""
 
     metadata_id: Ints
     offset_ps: Ints

@@ -59,7 +59,7 @@ def write(
 
 
 def alone(figure: Figure) -> Spec:
-    """Return a chart's specification for a file of its own, with width, title and caption."""
+    """Return the specification of a chart for a separate file, with a title."""
     title = {
         "text": figure.title,
         "subtitle": [figure.sentence, figure.caption, figure.ran],

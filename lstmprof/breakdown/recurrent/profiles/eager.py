@@ -42,7 +42,7 @@ _TANHS = {"lstm": 2, "gru": 1}
 
 @dataclass(frozen=True)
 class _Program:
-    """One run of a compiled program of JAX: a matmul, σ or tanh, with its operands' shapes."""
+    """One run of a JAX program: a matmul, σ or tanh, with its operands' shapes."""
 
     row: int
     role: int

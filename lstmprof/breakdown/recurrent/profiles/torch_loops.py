@@ -154,7 +154,7 @@ class _Reader:
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
 
     def gradients(self, row: int) -> Counter[Shape | None]:
-        """Count the gradients of weights in the step of ``row``, by shape (dimensions sorted)."""
+        """Count the weights' gradients in the step of ``row``, by shape (sorted)."""
         if not self._counts:
             for gradient in self._gradients.tolist():
                 step = self._counts.setdefault(self._step_of(gradient), Counter())
@@ -257,7 +257,7 @@ def _begins(roles: Sequence[int]) -> bool:
 
 
 class _Run:
-    """The repetitions of one pattern of ops, and its cells."""
+    """The repetitions of a pattern of ops, and the cells in the pattern."""
 
     def __init__(self, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
         self._reader, self._tokens, self._run = reader, tokens, run

@@ -210,7 +210,7 @@ def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_
 
 
 def _loops(reader: _Reader, runs: Sequence[_LoopRun], after: int | None) -> Iterator[Loop]:
-    """Yield each forward run of a loop with its backward run; these run in reverse order."""
+    """Yield each forward run of a loop with its backward run."""
     backward: dict[str, list[_LoopRun]] = {}
     forward: dict[str, list[_LoopRun]] = {}
     for run in runs:

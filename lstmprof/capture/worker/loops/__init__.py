@@ -65,7 +65,7 @@ class Trainer(Profiler):
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return (text to search for in the profile, name of the kernels that it proves)."""
+        """Return pairs: a text to find in the profile, and the kernels that it proves."""
         names: Sequence[Tuple[str, str]] = self.implementation.KERNELS
         return names
 
