@@ -216,7 +216,7 @@ class _Walk:
 
 
 def _host_parts(graph: StepGraph) -> np.ndarray:
-    """Return each segment's category of work, such as ``gemm``, or its cause of idle time."""
+    """Return each segment's category of work (``gemm`` …) or cause of idle time."""
     table = graph.segments
     launches = table.column("launches").to_numpy().astype(np.bool_)
     category = np.array(table.column("category").to_pylist(), dtype=object)

@@ -66,7 +66,7 @@ class Program:
         return not self._calls.names and name in self._trained_by
 
     def trains(self, source: str, who: Any, outcome: Any) -> None:
-        """Note that the program updates parameters or computes gradients now."""
+        """Note that the program is updating parameters or computing gradients."""
         self._steps.safely(self._trains, source, who, outcome)
 
     def _trains(self, source: str, who: Any, outcome: Any) -> None:

@@ -34,7 +34,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 
 
 class Watching:
-    """The observation of one script, from its first import to its end."""
+    """Watches one script, from the script's first import to its end."""
 
     def __init__(self, request: ScriptRequest) -> None:
         self.request = request

@@ -328,7 +328,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding on slower calls, unless the code or a setting explains it."""
+    """Return the finding on slower calls if no code or setting explains the finding."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS

@@ -170,7 +170,7 @@ def rough_lengths(finding: Finding) -> str:
 
 
 def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple[int, Span]]:
-    """Yield a finding's time in each part of the breakdown, with the interval of the part."""
+    """Yield a finding's time in each part of the breakdown, with the part's ``Span``."""
     whole = span_of(profile)
     for part in finding.parts:
         ns = getattr(part, which)

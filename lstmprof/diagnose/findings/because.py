@@ -63,7 +63,7 @@ _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 @dataclass(frozen=True)
 class _Items:
-    """Ops, kernels or calls of one sort, such as the 52 convolutions of a step."""
+    """Ops, kernels or calls of one type, such as the 52 convolutions of a step."""
 
     noun: str
     number: float  # per step
@@ -303,7 +303,7 @@ def _each_time_step(items: _Items) -> str:
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
-    """Group ops, kernels or calls by sort (convolution, copy …), most time first."""
+    """Group ops, kernels or calls by type (convolution, copy …), most time first."""
     contributors: Sequence[Contributor] = finding.contributors
     if profile is not finding.slow:
         comparison = causes.comparison_of(finding.slow)
@@ -320,7 +320,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _time_by_noun(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return, for each sort, the time and the names of its ops and kernels."""
+    """Return, for each type of work, the time and the names of its ops and kernels."""
     spent: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -331,7 +331,7 @@ def _time_by_noun(
 
 
 def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
-    """Return the sort of an op, kernel or call as a noun, such as ``launch``."""
+    """Return the type of an op, kernel or call as a noun, such as ``launch``."""
     name = contributor.name
     if name is None:
         return None

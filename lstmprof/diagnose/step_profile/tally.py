@@ -5,7 +5,7 @@
 - It counts a matmul, convolution or attention once per op, whatever number of kernels the op runs.
   It counts a backward op of a convolution twice if the kernels are named dgrad and wgrad. Without
   ops, it counts each kernel, except helper kernels of a library.
-- It ignores an op that calls another op of the same sort (``aten::relu_`` calls
+- It ignores an op that calls another op of the same type (``aten::relu_`` calls
   ``aten::clamp_min_``).
 - A gap is an interval in which the device runs nothing.
 - A median is the lower of the two middle values, so it is the duration of one event.
@@ -55,7 +55,7 @@ _FAR_FROM_MEDIAN = 5
 
 @dataclass(frozen=True)
 class Spread:
-    """The number and durations of the events of one sort, such as launches."""
+    """The number and durations of the events of one type, such as launches."""
 
     count: int
     total_ns: int  # of ops, the self time
@@ -101,7 +101,7 @@ def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
 
 
 def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
-    """Mark ops that contain an op of the same sort, such as a copy in a copy."""
+    """Mark ops that contain an op of the same type, such as a copy in a copy."""
     parent = events.rows_named("parent_id")
     noun_of_row = np.full(len(events), NONE, dtype=np.int64)
     noun_of_row[rows] = nouns
@@ -184,7 +184,7 @@ def _by_noun(nouns: Ints, length_ns: Ints) -> dict[str, Ints]:
 
 
 def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
-    """Return the sort of each event (matmul, copy …), as an index in ``WORK``."""
+    """Return the type of each event (matmul, copy …) as an index in ``WORK``."""
     columns = [events.texts(column) for column in ("category", "family", "name")]
     groups = Groups(*(codes[rows] for codes, _ in columns))
     nouns = list(WORK)
@@ -199,7 +199,7 @@ def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
 
 
 def noun_of(category: str, family: str, name: str, on_device: bool) -> str | None:
-    """Return the sort of an op or kernel as a noun: ``product`` for a matmul."""
+    """Return the type of an op or kernel as a noun: ``product`` for a matmul."""
     # count a copy as a copy, even in the optimizer
     if on_device and is_copy(name):
         return "memset" if "memset" in name.lower() else "copy"

@@ -374,7 +374,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Divide events among the runs of a loop; each node runs equally often in each run."""
+    """Divide events among the runs of a loop, giving each run equally many per node."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs

@@ -36,7 +36,7 @@ Reading = Tuple[str, str, int, int, Optional[Dict[str, Any]]]
 
 
 class Readings(List[Reading]):
-    """The timeline: operators and ranges, in the order in which they ended."""
+    """A timeline of operators and ranges, in the order of their ends."""
 
     @contextlib.contextmanager
     def range(self, name: str) -> Iterator[None]:
