@@ -143,7 +143,7 @@ def test_the_documentation_names_every_kind_and_every_threshold() -> None:
     text = (docs / "diagnosis.md").read_text(encoding="utf-8")
     assert [kind for kind in KINDS if kind not in text] == []
     assert f"at most {TINY_OP_NS // 1000} µs" in text
-    assert f"up to {CALL_GAP_NS // 1000} µs before an op" in text
+    assert f"at most {CALL_GAP_NS // 1000} µs before an op" in text
     ledger = " ".join((docs / "ledger.md").read_text(encoding="utf-8").split())
     assert f"{RECORDING_NS} ns per event" in ledger
     assert f"at most {MOST_RECORDING_NS:,} ns" in ledger
