@@ -148,12 +148,15 @@ def test_a_verdict_has_eight_lines_and_its_details_are_asked_for(
     text = shown(capsys, runs / "slow", runs / "fast")
     assert not labelled(text, "evidence")
     assert not labelled(text, "time")
-    verdict = text.split("\n\n")[0].splitlines()[2:]
-    assert 3 <= len(verdict) <= 8
+    baseline, first, *verdict = text.split("\n\n")[0].splitlines()
+    assert baseline.startswith("baseline: ")
+    assert "2.10×" in first
+    assert [line.split()[0] for line in verdict[:2]] == ["Why", "Fix"]
+    assert 2 <= len(verdict) <= 7
     text = shown(capsys, runs / "slow", runs / "fast", "--evidence")
     assert labelled(text, "evidence")
-    assert labelled(text, "elementwise:")
-    assert labelled(text, "unrecorded:") == []
+    assert labelled(text, "elementwise")
+    assert labelled(text, "unrecorded") == []
 
 
 @pytest.mark.parametrize("option", [(), ("--format", "markdown"), ("--evidence",)])
@@ -187,6 +190,17 @@ def test_a_folder_is_diagnosed_group_by_group(
     across = document(capsys, runs, "--across", "precision")
     assert [(one["slow"], one["fast"]) for one in across] == [("slow", "fast"), ("half", "fast")]
     assert across[1]["notes"] == ["the runs differ in precision (fp32 and amp-bf16)"]
+
+
+def test_conditions_are_the_heading_only_if_they_differ(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alike = shown(capsys, runs / "slow", runs / "fast").splitlines()
+    (measured,) = (number for number, line in enumerate(alike) if line.startswith("Measured: "))
+    assert measured > 4
+    groups = shown(capsys, runs)
+    assert "Measured: " not in groups
+    assert groups.startswith("1x320-ce-short-h8-b2-t3 (1 layer of 8 units")
 
 
 def test_calls_of_some_steps_are_so_many_in_so_many_steps(

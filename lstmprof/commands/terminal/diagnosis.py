@@ -74,8 +74,11 @@ def show_all(
         _list(ordered, names)
         ordered = ordered if details else ordered[:SHOWN]
     before: list[str] = []
+    measured = {conditions(diagnosis.slow.info) for diagnosis in ordered}
     for number, diagnosis in enumerate(ordered):
-        heading = _heading(diagnosis)
+        against = baseline_line(diagnosis)
+        what = conditions(diagnosis.slow.info) if len(measured) > 1 else ""
+        heading = [line for line in (what, against) if line]
         if number:
             terminal.write_line()
         for line in heading if heading != before else ():
@@ -83,6 +86,8 @@ def show_all(
         before = heading
         _show(diagnosis, details)
     terminal.write_line()
+    if len(measured) == 1 and "" not in measured:
+        terminal.write_line(f"Measured: {measured.pop()}", style="dim", wrap=True)
     _show_machine(diagnoses, names)
     _show_warnings(diagnoses, full="warnings" in details)
     if more:
@@ -126,14 +131,6 @@ def _row(diagnosis: Diagnosis, names: _Labels) -> list[str]:
         saves = f"{bound}{percent(best.worth_ns / verdict.step.ns)}"
     run = cropped(names[diagnosis.slow], 32)
     return [run, milliseconds(verdict.step.ns), verdict.times, saves, in_short(diagnosis)]
-
-
-def _heading(diagnosis: Diagnosis) -> list[str]:
-    """Return the lines above a verdict: conditions and baseline."""
-    what = conditions(diagnosis.slow.info)
-    lines = [what] if what else []
-    against = baseline_line(diagnosis)
-    return [*lines, against] if against else lines
 
 
 def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
