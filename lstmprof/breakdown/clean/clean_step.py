@@ -66,7 +66,8 @@ class CleanStep:
     windows: tuple[Window, ...] = field(repr=False)  # clean start and end of each step
     intervals: Intervals = field(repr=False)
     span: Span  # length of the step, with its 95 % interval
-    parts: Parts = field(repr=False)  # length of each part, with its 95 % interval
+    # length of each part, with its 95 % interval; waits of the script also count as Python
+    parts: Parts = field(repr=False)
     recording: Recording | None  # time that the profiler took; None for another tool's profile
     rare: tuple[Rare, ...]  # events that occur, or take long, in some steps only
     work_varies: bool  # the steps may do different work, such as longer sequences

@@ -102,7 +102,7 @@ class Straggler:
     certainty: str | None = None  # likely if the ranks' clocks cannot be checked
     rank: int | None = None
     device: int | None = None
-    marked: bool = True
+    marked: bool = True  # False: no step markers, times are of the whole profile
     world_size: int | None = None
     steps: int = 0
     late_in: int = 0  # steps in which the others waited for this device
