@@ -43,6 +43,8 @@ def fact(meaning: str, null_when: str = MADE_ELSEWHERE, column: str = "") -> msg
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The base class of the parts of run.json."""
 
+    # msgspec ignores unknown fields, which a later version may write
+
 
 #: Value of ``WorkloadInfo.loss`` → name of the loss for users.
 _LOSS_WORDS = {"ce": "cross-entropy", "ctc": "CTC", "mse": "mean-squared-error"}

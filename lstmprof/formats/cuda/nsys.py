@@ -136,7 +136,7 @@ def recognises(raw: RawFile) -> bool:
     """Return whether the file is Nsight Systems' report or export."""
     tables = database_tables.names(raw, _ANY_OF)
     if any(name in _NSYS_TABLES or name.startswith(_CUPTI) for name in tables):
-        return "StringTable" not in tables
+        return "StringTable" not in tables  # which a database of nvprof has
     return str(raw.path).removesuffix(".gz").endswith(REPORTS) and not raw.looks_like_json
 
 
