@@ -116,7 +116,7 @@ def sorted_by_time(columns: pa.Table) -> pa.Table:
 
 
 def write_sorted(path: Path, columns: pa.Table) -> None:
-    """Write sorted rows to a file for ``Counters.in_files``."""
+    """Write sorted rows, at least one, to a file for ``Counters.in_files``."""
     write_columns(path, columns.combine_chunks())
 
 

@@ -36,7 +36,7 @@ _Value = TypeVar("_Value")
 
 
 class EventTable:
-    """A table of events with the columns of ``SCHEMA``, as cached arrays."""
+    """A table of events with columns of ``SCHEMA``, as cached, read-only arrays."""
 
     def __init__(self, arrow: pa.Table) -> None:
         self._arrow = arrow

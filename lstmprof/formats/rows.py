@@ -53,7 +53,7 @@ def date_ns(origin_ns: int) -> int | None:
 
 
 def base_ns(origin_ns: int, added_ns: int | None) -> int | None:
-    """Convert ``origin_ns`` to ns since 1970; the machine started at ``added_ns``."""
+    """Return ``origin_ns`` if it is a date, else the date ``origin_ns + added_ns``."""
     if date_ns(origin_ns) is not None:
         return origin_ns
     return None if added_ns is None else positive(added_ns + origin_ns)

@@ -447,7 +447,7 @@ def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
 
 
 def _overlap(profiles: Sequence[Profile]) -> bool:
-    """Return whether the profiles with a date overlap in time."""
+    """Return whether some moment is in all profiles that have a date."""
     dated = [(p.base_ns, p.events) for p in profiles if p.base_ns is not None]
     if len(dated) < 2:
         return True

@@ -187,7 +187,7 @@ def _cached_runs(folder: Path) -> list[Run]:
 
 @lru_cache(maxsize=1)
 def _annotation(folder: Path) -> str:
-    """Return a hash of the code that derives columns."""
+    """Return a hash of the code that derives columns; a new hash renews cached runs."""
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())

@@ -72,7 +72,7 @@ def _shared(names: Sequence[str]) -> list[bool]:
 
 
 def _fitting(name: str, place: str = "") -> str:
-    """Cut a name that is too long, and add a hash."""
+    """Cut a name that is too long, and add a hash; with ``place``, always add a hash."""
     if not place and len(name.encode()) <= MOST_NAME_BYTES:
         return name
     digest = hashlib.sha256(f"{place}|{name}".encode(errors="surrogateescape")).hexdigest()
@@ -253,7 +253,7 @@ def read(source: Source, base: Path | None = None) -> Ingested:
 
 
 def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = ()) -> Ingested:
-    """Write the run of some files, except files without steps or links."""
+    """Write the run of the files that can be annotated; if it fails, one run per file."""
     errors: list[LstmprofError] = []
 
     def made(good: Sequence[Read]) -> tuple[Sequence[Read], Profile]:

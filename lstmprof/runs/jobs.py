@@ -300,7 +300,7 @@ def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
 def _done_there(
     done: Callable[[Task], Ingested], version: str, probe: Path | None, task: Task
 ) -> Ingested:
-    """Do a task on a cluster's worker, if the worker sees the files."""
+    """Do a task on a cluster's worker, if it has this version and sees the files."""
     worker = socket.gethostname()
     if version != __version__:
         raise other_version(f"on {worker}", __version__, version)

@@ -234,7 +234,7 @@ class Watch:
         self._file.close()
 
     def _begin(self) -> None:
-        """Open the log, and let SIGUSR1 and ``lstmprof attach`` request profiles."""
+        """Open the log; if SIGUSR1 is free, let it and ``lstmprof attach`` request profiles."""
         if os.path.dirname(self.log):
             os.makedirs(os.path.dirname(self.log), exist_ok=True)
         self._file = open(self.log, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()

@@ -220,7 +220,7 @@ def _forward(
 
 
 def _rows(x: Array) -> Array:
-    """Flatten time and batch: (time, batch, width) -> (time·batch, width)."""
+    """Flatten all axes but the last: (time, batch, width) -> (time·batch, width)."""
     return x.reshape(-1, x.shape[-1])
 
 

@@ -409,9 +409,9 @@ class Recorded:
     launched_before: int = 0  # unlaunched, before their stream's first launched activity
     lost: int = 0  # kernel launches without an activity
     lost_first: int = 0  # before the first launch with an activity
-    lost_first_ns: int = 0
+    lost_first_ns: int = 0  # from the first of them to that launch
     lost_last: int = 0  # after the last launch with an activity
-    lost_last_ns: int = 0
+    lost_last_ns: int = 0  # from the first of them to the end of the last
     overlaps: int = 0  # activities that began while another of their stream ran
     overlap_ns: int = 0
     bare_steps: int = 0  # marked steps without an activity; 0 if no step has one

@@ -203,7 +203,7 @@ def bounds_of(step_windows: Iterable[Window]) -> tuple[Ints, Ints]:
 
 
 def windows_at(at_ns: Ints, step_windows: Sequence[Window]) -> Ints:
-    """Return the number of the window that contains each time, or −1."""
+    """Return the index of one rank's window at each time, or −1; the latest start counts."""
     starts, ends = bounds_of(step_windows)
     order = np.argsort(starts, kind="stable")
     index = np.searchsorted(starts[order], at_ns, side="right") - 1

@@ -52,7 +52,7 @@ OVERHEADS = {
     5 << 16: ("Lazy Function Loading", False),
     6 << 16: ("Command Buffer Full", False),
 }
-_VERSION = re.compile(r"_v\d{4,}$")
+_VERSION = re.compile(r"_v\d{4,}$")  # not ``_v2``, which is part of a name
 _BYTE = 256
 #: Pattern of the names of steps that lstmprof and torch.profiler write.
 _STEP = re.compile(r"step|ProfilerStep#\d+")
@@ -223,7 +223,7 @@ def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
 
 
 def _without_ids(text: pa.Array) -> tuple[pa.Array, Ints]:
-    """Return (texts without emit_nvtx's numbers, op ids)."""
+    """Return (texts with emit_nvtx's numbers replaced by 1, op ids)."""
     parts = pc.extract_regex(text, EMITTED)
     head, seq, op_id, sizes = (parts.field(name) for name in ("head", "seq", "op_id", "sizes"))
     has_seq, has_id = (pc.not_equal(part, "") for part in (seq, op_id))

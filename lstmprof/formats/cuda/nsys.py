@@ -36,7 +36,7 @@ _Metric = tuple[int, int]
 
 
 def add_gpu_metrics(database: Database, devices: Mapping[int, int], collected: Collected) -> int:
-    """Collect GPU metrics; return how many were incomplete."""
+    """Collect GPU metrics; return how many values were left out."""
     if _METRICS not in database.columns:
         return 0
     names, left_out = _metric_names(database), 0

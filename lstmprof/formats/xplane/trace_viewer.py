@@ -180,7 +180,7 @@ def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _whole_ps(microseconds: object) -> str | None:
-    """Round a time in µs to whole ps, the exact part of a float64."""
+    """Return a time in µs as text in µs, rounded to ps, the exact part of a float64."""
     exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None

@@ -86,7 +86,7 @@ class Events:
 
 @dataclass(frozen=True)
 class _Fields:
-    """One field of each message."""
+    """The n-th field of each message that has as many."""
 
     owner: Ints  # number of the message
     tag: Bytes

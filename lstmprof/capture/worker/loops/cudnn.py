@@ -261,7 +261,7 @@ def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
 
 
 def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...]) -> Call:
-    """Return a function that computes a − b; a, b and the result are addresses."""
+    """Return a function that writes a − b to ``into``; all are packed tensors' addresses."""
     operation = network.cudnn.created("OpTensorDescriptor")
     network.cudnn.call(
         "cudnnSetOpTensorDescriptor",

@@ -190,7 +190,7 @@ def _sparse(labels: tf.Tensor) -> tf.SparseTensor:
 
 
 def batch_of(workload: Workload, seed: int, time_major: bool) -> Tuple[Any, Tensors, Tensors]:
-    """Return (inputs, lengths, targets) as NumPy arrays."""
+    """Return (inputs in the implementation's layout, lengths, targets) as NumPy arrays."""
     batch: Any = workloads.batch(workload, seed)
     lengths, targets = lengths_of(workload, batch), targets_of(workload, batch, time_major)
     return laid(batch.inputs, time_major), lengths, targets

@@ -251,7 +251,7 @@ def loss_of(
     lengths: torch.Tensor,
     time_major: bool,
 ) -> torch.Tensor:
-    """Return the mean loss over the batch; targets are always time-major."""
+    """Return the mean loss over the batch; targets of each step are always time-major."""
     if workload.each_step and not time_major:
         targets = targets.transpose(0, 1)
     if workload.loss == "ce":

@@ -70,7 +70,7 @@ class Profiler:
         return None
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Measure how much of an event's recording cost falls before, inside and after it."""
+        """Measure a trivial op's times before, in and after the op inside it."""
         return None
 
     def trivial_readings(self) -> calibration.LoopTimes:

@@ -11,7 +11,7 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _tf(category: str | None, types: str, reason: str) -> Rule:
-    """Make a rule for types of ops: ``MatMul`` also matches ``dense/MatMul:_MklMatMul``."""
+    """Make a rule for types of ops: ``MatMul`` matches ``dense/MatMul:_MklMatMul``."""
     pattern = rf"(?:.*[^:])?:(?:_Mkl(?:Native)?|_Native)?(?:{types})"
     return Rule(category, "tensorflow", pattern, reason)
 
