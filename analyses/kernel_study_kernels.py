@@ -55,7 +55,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     own = steps.table(runs)
     own = own[own["mode"] == "forward"]
     on_gpu = own[own.device != "cpu"]
-    # compare runs and sweeps on a CPU if there are no runs on a GPU
+    # use the runs and the sweeps on a CPU if there are no runs on a GPU
     forward = on_gpu if len(on_gpu) else pd.concat([own, sweep.rows().assign(device="cpu")])
     rows = []
     for line in published("kernel_study").to_dict("records"):

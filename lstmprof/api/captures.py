@@ -121,7 +121,8 @@ def recommend(
         precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``; by default the
             precision of ``like``, or ``"fp32"``.
         mode: ``"train"`` or ``"forward"``; by default the mode of ``like``, or ``"train"``.
-        threads: number of CPU threads; by default as many as ``like`` used, or 1 on a CPU.
+        threads: number of CPU threads; by default as many as ``like`` used on a CPU. Without
+            ``like``, the default is 1 on a CPU, and on a GPU all that the process may use.
         quick: time each implementation once. By default, the fastest are timed three more times.
         minutes: number of minutes after which no new measurement starts.
         out: folder for the runs; by default a folder in lstmprof's cache.

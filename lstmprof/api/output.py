@@ -77,10 +77,10 @@ def table(
         rows: properties that label the rows, such as ``"implementation"`` (the default) or
             ``["implementation", "hidden"]``.
         columns: properties that label the columns.
-        value: which number a cell shows. Join several names with commas, or pass a list:
-            ``"step ± interval"`` (clean step with its 95 % interval), ``"step"``, ``"median"``,
-            ``"mean ± std"``, ``"slowdown"`` (compared with the fastest run of the same workload and
-            settings), ``"samples/s"`` or ``"first step"``.
+        value: number in each cell: ``"step ± interval"`` (clean step with its 95 % interval),
+            ``"step"``, ``"median"``, ``"mean ± std"``, ``"slowdown"`` (compared with the fastest
+            run of the same workload and settings), ``"samples/s"`` or ``"first step"``. For several
+            numbers per cell, join their names with commas, or pass a list.
 
     Raises:
         UsageError: a name is not valid, no run was timed, or two runs fall into one cell.

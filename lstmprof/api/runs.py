@@ -87,9 +87,10 @@ class Run:
     @functools.cached_property
     @in_python
     def step_profile(self) -> StepProfile:
-        """Return the busy time and the idle time of one step, which ``lp.diagnose`` explains.
+        """Return the busy time and the idle time of one step; ``lp.diagnose`` explains these times.
 
-        This step is the clean step, or the mean of the profiled steps if the run has no clean step.
+        This step is the clean step (see ``step_ms``), or the mean of the profiled steps if the run
+        has no clean step.
 
         Raises:
             RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -332,9 +333,9 @@ def runs_of(given: Runs) -> list[Run]:
 
 
 def step_profiles_of(given: Runs) -> list[StepProfile]:
-    """Return the busy and idle time of one step for each run, path or saved baseline.
+    """Return the busy and idle time of one step (``Run.step_profile``) for each run or path.
 
-    The text ``"baseline:NAME"`` names a saved baseline.
+    The text ``"baseline:NAME"`` stands for the runs of a saved baseline.
     """
     if isinstance(given, str):
         given = cache.resolve_baseline(given)

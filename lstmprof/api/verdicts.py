@@ -249,10 +249,10 @@ def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[st
 
 @in_python
 def history(runs: Runs) -> Table:
-    """Return a table of the step times over time: one row per run, the oldest run first.
+    """Return a table of the step times over time, with one row per run.
 
-    Runs with the same implementation, workload and settings are grouped. docs/history.md describes
-    the columns.
+    Runs with the same implementation, workload and settings are in consecutive rows, with the
+    oldest run first. docs/history.md describes the columns.
 
     Raises:
         RunError: a profile has no events, or a file of a run is missing or damaged.

@@ -55,8 +55,9 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
-#: Bytes that DuckDB may use before writing to disk, and bytes of stack and heap per thread.
+#: Bytes that DuckDB may use before it writes to disk.
 _MOST_BYTES = 2**30
+#: Bytes of address space for the stack and heap of each thread.
 _THREAD_BYTES = 2**27
 _STATM = Path("/proc/self/statm")
 #: Seconds between two interrupts of a query.

@@ -47,7 +47,7 @@ class CaptureRequest:
     device: str = "auto"  # auto: the first GPU that the framework can use, else the CPU
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
-    # timed steps of all rounds; one round's ten steps suffice for the median's confidence interval
+    # timed steps of all rounds together; ten per round suffice for the median's 95 % interval
     iterations: int = 30
     timing_s: Optional[float] = None  # no iteration is timed after this many seconds
     # warm-up steps; None: as many as the implementation needs

@@ -97,8 +97,8 @@ class System:
 NOT_RUN: Tuple[System, ...] = (
     System(
         "CNTK 2.7",
-        "its last wheels are for Python 3.6, and lstmprof needs 3.7; its profiler records three "
-        "ranges per minibatch and no operators",
+        "the last wheels are for Python 3.6, but lstmprof needs Python 3.7 or later; the profiler "
+        "of CNTK records no operators",
         "support for Python 3.6, and the libraries of OpenMPI 3 (libmpi.so.12, libmpi_cxx.so.1)",
     ),
     System(
@@ -108,8 +108,8 @@ NOT_RUN: Tuple[System, ...] = (
     ),
     System(
         "TensorFlow 1.0 to 1.12",
-        "its last wheels are for Python 3.6, and lstmprof needs 3.7; 1.13 to 1.15 have the "
-        "same cells",
+        "the last wheels are for Python 3.6, but lstmprof needs Python 3.7 or later; 1.13 to 1.15 "
+        "have the same cells",
         "support for Python 3.6",
     ),
     System(

@@ -133,7 +133,7 @@ OTHERS = Family(
 )
 BY_HOST = Family(
     "host overhead",
-    "the host computes nothing, because it does something else; a GPU waits for the host",
+    "nothing is computed, and a faster host would help: the host runs Python, dispatch or launches",
     (
         Part(
             "launch latency",

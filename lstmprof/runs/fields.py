@@ -450,7 +450,7 @@ class RunInfo(Record, frozen=True):
     script_tree: Annotated[
         ScriptTree | None,
         fact(
-            "recursive function of your script (it visits a tree), with its time per step",
+            "recursive function of your script that visits a tree, with the time per step",
             "there is no such function",
         ),
     ] = None

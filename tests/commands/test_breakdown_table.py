@@ -99,7 +99,7 @@ def test_warnings_are_a_list_in_json_and_sentences_in_csv(
 
 def test_top_counts_rows_in_every_format(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, run, "--table", "ops", "--top", 1)
-    assert "(--top shows 1 more)" in " ".join(text.split())
+    assert "(1 more with --top N)" in " ".join(text.split())
     arguments = ("--table", "ops", "--format", "json")
     assert len(json.loads(shown(capsys, run, *arguments, "--top", 1))) == 1
     assert len(json.loads(shown(capsys, run, *arguments))) == 2

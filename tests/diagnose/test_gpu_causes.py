@@ -475,8 +475,8 @@ def test_weights_that_are_shared_get_another_fix(tmp_path: Path) -> None:
         advice(profile_of(tmp_path / f"{number}.pt.trace.json", *[step] * STEADY))
         for number, step in enumerate((scattered(), tied()))
     )
-    assert "own weights" in shared["flatten_parameters"].fix
-    assert "own weights" not in apart["flatten_parameters"].fix
+    assert "share no weights" in shared["flatten_parameters"].fix
+    assert "share no weights" not in apart["flatten_parameters"].fix
 
 
 def test_an_op_that_computes_on_the_cpu_is_no_dispatch(tmp_path: Path) -> None:

@@ -1661,7 +1661,7 @@ def test_a_wait_for_another_rank_is_no_communication_to_overlap() -> None:
 
 def test_how_not_to_trace_again_depends_on_the_framework() -> None:
     words = {"torch": "TORCH_LOGS=recompiles", "tensorflow": "reduce_retracing=True"}
-    words |= {"jax": "jax_explain_cache_misses", "other": "shapes and types constant"}
+    words |= {"jax": "JAX_EXPLAIN_CACHE_MISSES", "other": "shapes and types constant"}
     for framework, word in words.items():
         compiled = Seen(framework=framework, compiled=(Fact("compile_fx", 9, 1),), compiled_steps=3)
         given = the("trace once", "compile", run(COMPILING, seen=replace(compiled, shapes=SHAPES)))
@@ -1904,7 +1904,7 @@ def test_weights_that_are_shared_cannot_be_flattened() -> None:
         for one in (seen, replace(seen, flattens=True))
     )
     assert apart.saves_ns == shared.saves_ns == 400
-    assert "own weights" in shared.fix
+    assert "share no weights" in shared.fix
     assert apart.fix != shared.fix
 
 

@@ -63,7 +63,7 @@ class SlotTimes:
         self.sorted_ns = self.cell_ns[self._order]
         self.present = np.bincount(self.slot_of_cell, minlength=self.count)
         self.first = np.cumsum(self.present) - self.present
-        # name each slot by its longest interval, as a gap's intervals may differ in their causes
+        # label each slot like its longest interval: intervals of an idle slot may differ in cause
         self.label = np.zeros(self.count, dtype=np.int64)
         by_length = np.argsort(self.length_ns, kind="stable")
         self.label[self.slot[by_length]] = intervals.label[by_length]

@@ -165,7 +165,7 @@ class Iterations:
 
     @property
     def rounds(self) -> Ints:
-        """Return the number of the process that ran each iteration."""
+        """Return, for each iteration, the number of the process that ran the iteration."""
         rounds = self.column("round")
         return np.zeros(len(self), np.int64) if rounds is None else rounds
 

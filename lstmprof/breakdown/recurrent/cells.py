@@ -16,7 +16,7 @@ from lstmprof.breakdown.recurrent.network import GATES, Network, Shape
 
 PRODUCT, SIGMOID, TANH, CELL, BOUNDARY = range(5)
 
-#: Cells by name, more precise names first; ``rnn`` is a layer with any cell.
+#: Cell -> pattern of names, the most specific cell first; ``rnn`` stands for any cell.
 _NAMES = (
     ("lstm", re.compile(r"(?i:lstm)")),
     ("gru", re.compile(r"(?i:(?<![a-z])gru(?![a-z]))|GRU")),
@@ -74,7 +74,7 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
 
 
 def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
-    """Return one direction of a layer, from the ops of one of its cells."""
+    """Return the type and sizes of one direction of a layer, given the ops of one cell."""
     tanhs = [op for op in ops if op.role == TANH]
     weights = [op.weight for op in ops if op.role == PRODUCT]
     dtype = next((op.dtype for op in ops if op.role == PRODUCT), None)

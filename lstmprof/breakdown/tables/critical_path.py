@@ -23,7 +23,7 @@ COLUMNS = (
     Column.text("state", "busy (something computes or moves data) or idle"),
     Column.text(
         "part",
-        "category of work, such as gemm, or of waiting, such as python or launch latency",
+        "category of the work, such as gemm, or cause of the idle time, such as python",
     ),
     Column.integer("path_ns", "time of this part on the critical path"),
     Column.real("path_share", "path_ns divided by the length of the path"),

@@ -74,8 +74,8 @@ _ALGORITHM = tuple(
         ),
         Column.text(
             f"{prefix}algorithm_unmet",
-            "for each cuDNN algorithm that the framework did not request: the first of its "
-            "conditions that the layer does not meet",
+            "cuDNN algorithms that the framework did not request, each with the first condition "
+            "that the layer does not meet",
             _NOT_CUDNN,
         ),
     )

@@ -64,7 +64,7 @@ COLUMNS = (
     ),
     Column.integer(
         "grown_bytes",
-        "allocated memory at the end of the step or phase, minus at its beginning",
+        "growth of the allocated memory from the beginning to the end of the step or phase",
         "it is not recorded, or the row is a line of code",
     ),
     Column.integer("allocations", "number of allocations", _NO_CHANGE),

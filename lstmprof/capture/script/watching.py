@@ -83,7 +83,7 @@ class Watching:
         loader._BaseDataLoaderIter.__next__ = timed
 
     def _watch_forks(self, util: Any) -> None:
-        """Measure forked processes, unless a step has run already."""
+        """Measure a forked process too, unless its parent ran a step before the fork."""
 
         def forked(self: Watching) -> None:
             if self.session is None and not self.request.folder:

@@ -52,19 +52,19 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
     names = breakdown.kernels["name"].to_pylist()
     on_devices = "kernels and copies" if any(map(is_copy, names)) else "kernels"
     on_device = breakdown.kernels["device"].null_count < len(names)
-    what = on_devices if on_device else "ops that compute, by self time"
+    what = on_devices if on_device else "ops by self time, without views and wrappers"
     lanes_of = len(_rank_devices(breakdown.kernels))
     what += f" of {lanes_of} {'devices' if on_device else 'ranks'}" if lanes_of > 1 else ""
     hidden = everywhere.num_rows - len(rows)
     heads = [
-        *(">ms in all steps", ">of all", ">calls", ">calls per step", ">mean µs"),
+        *(">ms in all steps", ">share", ">calls", ">calls per step", ">mean µs"),
         *("category", "name"),
     ]
     unknown = {heads[i] for i in range(len(heads)) if all(row[i] == UNKNOWN for row in rows)}
     unknown |= set() if ">calls per step" in unknown else {">calls"}
     shown = [i for i, head in enumerate(heads) if head not in unknown]
     terminal.write_table(
-        f"{breakdown.run.name}: {what}" + (f" (--top shows {hidden} more)" if hidden > 0 else ""),
+        f"{breakdown.run.name}: {what}" + (f" ({hidden} more with --top N)" if hidden > 0 else ""),
         [heads[i] for i in shown],
         [[row[i] for i in shown] for row in rows],
         crop="name",
@@ -107,7 +107,7 @@ def show_table(breakdown: Breakdown, name: str, top: int) -> None:
     shown = [columns[c] for c in table.shown if any(row[c] is not None for row in rows)]
     cells = [_cells(column, [row[column.name] for row in rows]) for column in shown]
     hidden = everything.num_rows - len(rows)
-    more = f" (--top shows {hidden:,} more)" if hidden else ""
+    more = f" ({hidden:,} more with --top N)" if hidden else ""
     terminal.write_table(
         f"{breakdown.run.name}: {name}: {table.meaning}{more}",
         [head for head, _ in cells] if rows else ["the profile has no rows for this table"],

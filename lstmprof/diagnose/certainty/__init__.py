@@ -44,7 +44,8 @@ from lstmprof.events.annotate import OWN_CODE
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
-#: Least share of the difference or step that a cause must explain. Chosen by hand.
+#: Smallest share that a cause must explain: of the time between two runs, or of a single run's
+#: step. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: Beginning of ``Outcome.reason`` if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "

@@ -177,7 +177,7 @@ RULES = (
     Rule(
         RANGE,
         lambda c, run: c.part == "python" and run.ranges_only,
-        "time in a range, if the profile has no ops: it may be Python, the framework or waiting",
+        "time in a range of a profile without ops (Python, the framework or waiting)",
     ),
     Rule(PYTHON, _part("python"), "a longer time in a step or range without any op"),
     Rule(UNRECORDED, _part("host"), "host time without a recorded event"),

@@ -144,8 +144,8 @@ def forms_trees(profile: StepProfile) -> bool:
     name="layer in one op",
     cause="the layer runs one cell at a time",
     fix="use torch.nn.LSTM, or keras.layers.LSTM on a GPU: one call runs all time steps",
-    condition="A step runs eight or more LSTM cells one by one. On a CPU, this cause is named only "
-    "for PyTorch: in TensorFlow, an op for the whole layer is not faster on a CPU",
+    condition="A step runs eight or more LSTM cells one by one. In TensorFlow on a CPU, this cause "
+    "requires a faster run with one op for the whole layer as the baseline",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
@@ -349,8 +349,8 @@ def _cell(profile: StepProfile) -> str:
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
     condition="`lstmprof capture` measured one of lstmprof's own implementations (`lstmprof list`)."
-    " Its cell multiplies the input by the weights in every time step. On a CPU, dispatch also "
-    "takes at least half of the step",
+    " The implementation multiplies the input by the weights in every time step. For a run on a "
+    "CPU, this cause also requires that dispatch takes at least half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     sources=("https://arxiv.org/abs/1604.01946",),
 )
@@ -375,8 +375,8 @@ def input_matmuls(f: Finding) -> Match | None:
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
     condition="`lstmprof capture` measured one of lstmprof's own implementations (`lstmprof list`)."
-    " Its cell runs five or more elementwise ops per time step. On a CPU, a faster run of "
-    "torch-compile is the baseline",
+    " The implementation runs five or more elementwise ops per time step. For a run on a CPU, this "
+    "cause also requires a faster run of torch-compile as the baseline",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     sources=(

@@ -150,9 +150,9 @@ def unfused(f: Finding) -> Match | None:
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The optimizer has a fused form, but the step does not use it. The optimizer also "
-    "takes at least half of the elementwise, dispatch or Python time, or it launches ten or more "
-    "kernels per step while the GPU waits for launches",
+    condition="The optimizer has a fused form, but the step does not use it. Either the optimizer "
+    "takes at least half of the elementwise time, of the dispatch time or of the Python time. Or "
+    "the GPU waits for launches, and the optimizer launches ten or more kernels per step",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     several_kinds=True,

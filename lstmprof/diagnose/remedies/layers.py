@@ -246,7 +246,7 @@ def weights_apart(f: Finding) -> Match | None:
         fix = "make fewer, longer calls of the layer: on MIOpen, each call copies the weights"
     elif f.slow.seen.flattens:
         fix = (
-            "give each layer its own weights of one dtype; flatten_parameters() skips other layers"
+            "share no weights and mix no dtypes in a layer: flatten_parameters() skips such layers"
         )
     seen = f"{copies[0].within} copies its weights {often_in_all(f.slow, copies)}"
     return Match(seen, total(copies), fix)

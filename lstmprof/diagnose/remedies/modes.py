@@ -198,8 +198,8 @@ def undetached(f: Finding) -> Match | None:
     name="no gradient hooks",
     cause="hooks run additional ops in the backward pass",
     fix="remove the hooks (register_hook), or inspect gradients only once in many steps",
-    condition="Autograd runs additional ops before or after a node of the backward pass. Hooks "
-    "of distributed training do not count",
+    condition="Hooks run ops before or after a node of the backward pass. lstmprof ignores hooks "
+    "in distributed training",
     kinds=(*HOST, *WORK, SYNC, COPY),
     frameworks=TORCH,
     several_kinds=True,

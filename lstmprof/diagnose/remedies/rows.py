@@ -18,7 +18,7 @@ WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
 #: TensorFlow 1, which has other functions; profiles without a version count as TensorFlow 2.
 TENSORFLOW_1 = ("tensorflow1",)
-#: Fewest kernels, launches or calls per step that count as many. Chosen by hand.
+#: Smallest number of kernels or launches per step that counts as "many". Chosen by hand.
 SERIES = 10
 _COMPILED_OP = re.compile(r"^Torch-Compiled|CompiledF|^TorchDynamo|^XlaLaunch|:Xla(?:Launch|Run)")
 _COMPILED_KERNEL = re.compile(r"^triton_|fusion")

@@ -94,7 +94,7 @@ def one_by_one(f: Finding) -> Match | None:
 @Remedy(
     name="slice at once",
     cause="slices are read or written one by one; each slice's gradient is as large as the tensor",
-    fix="use one op for all slices: split or unbind to read, stack or cat to write, or a mask",
+    fix="read all slices with one split or unbind; write them with one stack, cat or torch.where",
     condition="A step runs eight or more backward nodes named SliceBackward or CopySlices that do "
     "not belong to PyTorch's own layers",
     kinds=(*WORK, COPY, DISPATCH, LAUNCH),

@@ -44,8 +44,8 @@ _HOW_NOT_TO_TRACE = {
     "prints the reasons",
     "tensorflow": "pass tensors, not Python numbers, to the tf.function; if shapes vary, set "
     "reduce_retracing=True",
-    "jax": "call jax.jit once, before the loop, with constant shapes and types (see "
-    "jax_explain_cache_misses)",
+    "jax": "call jax.jit before the loop; keep shapes and dtypes constant; "
+    "JAX_EXPLAIN_CACHE_MISSES=1 logs why",
 }
 #: (what changed before a function was compiled again, framework) → the fix.
 _KEEP = {

@@ -156,8 +156,8 @@ def pageable_copies(f: Finding) -> Match | None:
     name="keep data on the GPU",
     cause="the GPU waits for copies from and to the host's memory",
     fix="leave the data on the GPU, or copy it on a second stream while kernels run",
-    condition="Copies between host and GPU take at least half of the time in which only copies "
-    "run. Copies from or to pageable memory do not count",
+    condition="Copies between host and GPU take at least half of the time in which the GPU runs "
+    "copies but no kernels. Copies from or to pageable memory do not count",
     kinds=(COPY,),
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device",

@@ -129,7 +129,7 @@ def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
 
 
 def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
-    """Find the op of activities without a launch by their external id."""
+    """Find, by external id, the op of each activity that has no launch."""
     rank, external = (events.ints(name, UNKNOWN) for name in ("rank", "external_id"))
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
     # Skip external ids that equal the correlation id, as some profilers write: such ids name no op.

@@ -121,7 +121,7 @@ FRAME_RULES: tuple[FrameRule, ...] = (
         "rnn",
         "torch",
         r"^jit_\w+|^direct_copy_kernel_t|\bdnnl::",
-        "oneDNN's other code, which PyTorch runs in float32 for recurrent layers only",
+        "the rest of oneDNN, which PyTorch uses in float32 only for recurrent layers",
     ),
     _rule("layout", "tensorflow jax", r"^jit_\w*reorder", "oneDNN's reordering"),
     _rule("gemm", "tensorflow jax", r"^jit_\w*gem[mv]|^jit_\w*copy_[ab]|\bdnnl::", "oneDNN's GEMM"),

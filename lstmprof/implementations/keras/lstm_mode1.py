@@ -9,9 +9,9 @@
 
 K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
 (4·hidden); batch-major. ``implementation=1`` computes one matmul per gate on slices of the weights:
-eight per time step (GRU: six). We assume that the kernel study means this by "mode 1".
-``use_cudnn`` is False, because only Keras's own loop uses ``implementation``. Source:
-keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
+eight per time step (GRU: six). We assume that "mode 1" in the kernel study (analyses/README.md)
+means this setting. ``use_cudnn`` is False, because only Keras's own loop uses ``implementation``.
+Source: Keras 3.15, keras/src/layers/rnn/lstm.py (LSTMCell.call); GRU: gru.py.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@
 
 K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
 (4·hidden); batch-major. ``implementation=2`` computes all gates together: two matmuls per time
-step. We assume that the kernel study means this by "mode 2". ``use_cudnn`` is False, because only
-Keras's own loop uses ``implementation``; on a CPU, keras-lstm computes the same. Source:
-keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
+step. We assume that "mode 2" in the kernel study (analyses/README.md) means this setting.
+``use_cudnn`` is False, because only Keras's own loop uses ``implementation``; on a CPU, keras-lstm
+computes the same. Source: Keras 3.15, keras/src/layers/rnn/lstm.py (LSTMCell.call); GRU: gru.py.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ def sentence(rows: Rows) -> str:
     if least == most:
         return f"{first}."
     return (
-        f"{first}, {least} {growth[least]:,.1f}×. Equal times in a row show that fixed overhead "
-        "dominates."
+        f"{first}, {least} {growth[least]:,.1f}×. Fixed overhead dominates if all times in a row "
+        "of the chart are equal."
     )
 
 

@@ -65,7 +65,7 @@ class Trainer(Profiler):
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs: a text to find in the profile, and the kernels that it proves."""
+        """Return pairs: a text, and the kernels that ran if the profile contains the text."""
         names: Sequence[Tuple[str, str]] = self.implementation.KERNELS
         return names
 

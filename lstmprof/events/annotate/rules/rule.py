@@ -31,7 +31,7 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Rule:
-    """A regular expression for names of one category."""
+    """A regular expression that assigns ops, kernels or copies to a category by name."""
 
     category: str | None  # None: the op only calls other ops
     framework: str
