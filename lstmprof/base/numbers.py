@@ -65,7 +65,7 @@ def times_a_step(number: float) -> str:
 
 
 def quantity(number: float | None, unit: str) -> str:
-    """Format a number with its unit: ``5.0 µs``, ``1.2 MB``, ``14,000 /s``."""
+    """Format a number with its unit: ``5.0 µs``, ``1.20 MB``, ``14,000 /s``."""
     if number is None:
         return UNKNOWN
     if unit == "ns":

@@ -115,7 +115,7 @@ class Answer:
 
 
 def _plain(value: Any) -> Any:
-    """Convert ``value`` to a type of JSON (NaN: None)."""
+    """Convert ``value`` to a type of JSON (NaN and infinity: None)."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Decimal):

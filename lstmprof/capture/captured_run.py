@@ -73,6 +73,7 @@ def write_captured(
     )
     names = [f"rank-{n}" for n in ranks] or [f"round-{n}" for n in range(len(rounds))]
     profiles = list(zip(names, rounds, strict=True))
+    # take all facts except events from a job's first rank
     rounds = rounds[:1] if ranks else rounds
     timings, samples = _timings(rounds), samples_of(rounds)
     description = {**described(name, profile, profile.events), "source": source}

@@ -51,7 +51,7 @@ def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | Non
 
 
 def plain_file(_: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    """Refuse a path that is no regular file, because a pipe could block the reader."""
+    """Refuse what exists but is no regular file, because a pipe could block the reader."""
     if path and Path(path).exists() and not Path(path).is_file():
         raise UsageError(f"{path}: not a regular file", f"give a file to {option.opts[0]}")
     return path
@@ -123,7 +123,7 @@ class Stages:
         self._done = 0
 
     def at(self, stage: str) -> None:
-        """Print that a stage begins, unless a line was printed just before."""
+        """Print on a terminal that a stage begins, unless a line was printed just before."""
         if sys.stderr.isatty() and self._clock() - self._printed_s >= self.EVERY_S:
             self._printed_s = self._clock()
             say(f"{stage} …")

@@ -344,7 +344,8 @@ _Key = Callable[[StepProfile], Hashable]
 def paired(
     base: Sequence[StepProfile], new: Sequence[StepProfile], across: Collection[str] = ()
 ) -> tuple[list[Pair], list[StepProfile], list[StepProfile]]:
-    """Pair base and new runs of the same implementation and conditions."""
+    """Pair runs of equal implementation and conditions, by name, then label, then neither."""
+    # a single base run and a single new run form a pair even if their conditions differ
     if len(base) == len(new) == 1:
         return [(base[0], new[0])], [], []
     pairs: list[Pair] = []

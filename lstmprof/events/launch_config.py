@@ -36,7 +36,7 @@ _DECIMALS = 6
 
 
 class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The launch configuration of a kernel."""
+    """The launch configuration of a kernel, and the message of a collective."""
 
     grid: _Three | None = None
     block: _Three | None = None

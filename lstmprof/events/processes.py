@@ -45,6 +45,7 @@ def joined(processes: Sequence[Process]) -> Profile:
     profiles = [process.profile for process in processes]
     shifts = _absolute(profiles)
     placed = shifts is None
+    # place profiles without a common clock one after the other, without a date
     shifts = _one_after_the_other(profiles) if shifts is None else shifts
     tables = [p.events.arrow for p in profiles]
     for columns in (_LINKS, *((name,) for name in _OWN_IDS)):

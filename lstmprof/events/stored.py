@@ -153,7 +153,7 @@ class StoredEvents(EventTable):
         return EventTable(self.arrow).with_columns(columns)
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield a table for each batch."""
+        """Yield a table for each batch, with only the texts that the batch uses."""
         for number, batch in enumerate(self.batches):
             part = self.table(self.coded(number, columns), columns, own_texts=True)
             yield Part(part.arrow, batch.first)
@@ -199,7 +199,7 @@ class StoredEvents(EventTable):
         return pa.table({name: arrays[name].cast(types[name]) for name in wanted if name in arrays})
 
     def coded_rows(self, rows: Ints, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Read columns of some rows, with codes instead of texts."""
+        """Read columns of some rows, batch by batch, with codes instead of texts."""
         numbers = self.batch_of(rows)
         parts = [
             self.coded(number, columns).take(

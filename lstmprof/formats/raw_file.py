@@ -322,7 +322,7 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Replace invalid JSON by valid JSON of equal length."""
+    """Replace invalid JSON by valid JSON of equal length, so that positions stay right."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "

@@ -228,7 +228,7 @@ _SAME = object()
 def _differing(
     keys: Sequence[tuple[Any, ...]], first: int, *, fixed: bool
 ) -> list[tuple[Any, ...]]:
-    """Replace conditions that do not tell rows apart by ``_SAME``."""
+    """Replace conditions after the ``first`` ones by ``_SAME`` if they tell no rows apart."""
     values: dict[tuple[Any, ...], list[set[Any]]] = {}
     for key in keys:
         sets = values.setdefault(key[:first], [set() for _ in key[first:]])

@@ -92,7 +92,8 @@ class Timeline:
     tracks: tuple[Track, ...]
     names: tuple[str, ...]
     parts: tuple[str, ...]
-    columns: Mapping[str, list[int]]  # track, start_ns, dur_ns, name, part, launch; −1: none
+    # track, start_ns (from the step's start), dur_ns, name, part, launch (indices; −1: none)
+    columns: Mapping[str, list[int]]
     left_out: int  # events that are not drawn
     rank: int | None = None
     which: str = ""  # why this step is shown

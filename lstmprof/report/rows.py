@@ -183,7 +183,7 @@ def _ran(row: Row) -> tuple[str, str]:
 
 
 def roofline(runs: Sequence[RunReport]) -> list[Row]:
-    """Return the least and the measured step time of each timed run with known peak rates."""
+    """Return the least and the clean step time of each timed run with known peak rates."""
     profiles = [run.profile for run in runs]
     timed = [run for run in runs if run.breakdown.timings is not None]
     limits = [(run, roofline_of(run.profile, profiles, None)) for run in timed]
@@ -317,7 +317,7 @@ def arrivals(runs: Iterable[RunReport]) -> list[Row]:
             last_in = sum(
                 (c["last_rank"], c["last_device"]) == (c["rank"], c["device"]) for c in members
             )
-            # ``late_ns`` is the mean of consecutive collectives
+            # ``late_ns``: mean time after the first rank, over consecutive collectives
             columns |= {"late_ns": late / len(members), "last_in": last_in}
             rows.append(run.row({**columns, "step": first["step"], "name": first["name"]}))
     return rows
@@ -329,7 +329,7 @@ def _size(count: int) -> int:
 
 
 def rank_work(runs: Iterable[RunReport]) -> list[Row]:
-    """Return each rank's busy time in successive steps, without collectives."""
+    """Return each rank's mean busy time per group of successive steps, without collectives."""
     rows = []
     for run in several(runs):
         lanes = _drawn(run)

@@ -57,7 +57,7 @@ def path_of(run: Run) -> Path:
 
 @contextmanager
 def border(place: object) -> Iterator[None]:
-    """Convert all exceptions of the block to errors about ``place``, a path or URL."""
+    """Convert exceptions to ``LstmprofError``; ``place`` is the path or URL of the input."""
     try:
         yield
     except RunError as error:

@@ -103,7 +103,7 @@ def killed_worker() -> type[Exception]:
 
 @contextmanager
 def cluster(address: str, progress: Progress) -> Iterator[Cluster]:
-    """Yield the cluster of a scheduler, if its workers have this lstmprof."""
+    """Yield the cluster of a scheduler; refuse workers with another lstmprof."""
     with _client(address, progress) as client:
         if not _workers(client, address):
             progress(f"{address}: waiting up to {_WORKERS_S} s for workers")

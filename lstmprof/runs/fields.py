@@ -177,13 +177,13 @@ class RecordingInfo(Record, frozen=True):
     """The CPU time that the profiler needs to record one event."""
 
     event_ns: Real = None
-    event_error_ns: Real = None  # half of the interquartile range of the repeats
+    event_error_ns: Real = None  # half the sum of both interquartile ranges
     event_before_ns: Real = None  # before the event's recorded start
     event_inside_ns: Real = None  # between its recorded start and end
-    range_ns: Real = None
+    range_ns: Real = None  # as event_ns, for an empty range of the capture
     range_error_ns: Real = None
     range_inside_ns: Real = None
-    page_fault_ns: Real = None
+    page_fault_ns: Real = None  # of one page fault
 
 
 class Sampling(Record, frozen=True):

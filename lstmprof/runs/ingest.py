@@ -227,6 +227,7 @@ def _parts(group: list[Source]) -> list[list[Source]]:
     """Keep a group if its files may be ranks of one job, or split it."""
     if len(group) < 2 or sources.are_hosts(group):
         return [group]
+    # of the files without a rank in a name, read only the smallest readable one
     silent = [source for source in group if not source.numbers]
     for source in sorted(silent, key=_file_bytes):
         try:
@@ -342,7 +343,7 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
 
 
 def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]:
-    """Return the fields of run.json that the profile shows."""
+    """Return the run.json fields of a profile; ``events`` need all derived columns."""
     return {
         "name": name,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

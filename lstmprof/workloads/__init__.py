@@ -111,7 +111,7 @@ def _lengths(changed: Workload, base: Workload, labels_given: bool) -> Workload:
 
 
 def checked(w: Workload) -> Workload:
-    """Raise UsageError if fields of the workload contradict each other."""
+    """Return the workload, or raise UsageError for an invalid or contradictory field."""
     for field in ("layers", "hidden", "batch", "time_steps", "features", "classes"):
         if getattr(w, field) < 1:
             raise UsageError("{} must be at least 1, not {}".format(field, getattr(w, field)))

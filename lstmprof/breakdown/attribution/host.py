@@ -117,6 +117,7 @@ def with_whole_copies(events: EventTable, merged: Segments, computes: Flags) -> 
     before, at, after = merged.owner[:-2], merged.owner[1:-1], merged.owner[2:]
     may_belong = (before != NONE) & (at != NONE) & (after != NONE)
     may_belong &= copies[before] & events.is_kind("step")[at] & computes[after]
+    # no ``Execute`` runs (begun == ended) until all threads have copied their shares
     middle = (merged.start_ns[1:-1] + merged.end_ns[1:-1]) // 2
     begun = np.searchsorted(np.sort(events.start_ns[runs]), middle, side="right")
     ended = np.searchsorted(np.sort(events.end_ns[runs]), middle, side="right")

@@ -225,7 +225,7 @@ def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> 
 
 
 def _exact_order(packed: Packed, rows: Ints) -> Ints:
-    """Sort ``rows``, already sorted by start, also by end and correlation id."""
+    """Return indices that sort ``rows``, in order of start, also by end and correlation id."""
     start = packed.values("start_ns")[rows]
     alike = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])

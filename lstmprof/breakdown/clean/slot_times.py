@@ -126,7 +126,7 @@ class SlotTimes:
         rare = 2 * self.present <= self.steps
         step, extra = self.cells % max(self.steps, 1), rare[self.slot_of_cell]
         extra_ns = np.bincount(step[extra], self.cell_ns[extra], minlength=self.steps)
-        # exclude steps with much extra work, such as a first evaluation, which compiles
+        # usual: extra work no longer than a timed iteration (a first evaluation compiles: longer)
         usual = (extra_ns <= longest_ns)[step]
         return np.asarray(rare & (np.bincount(self.slot_of_cell, usual, minlength=self.count) == 0))
 

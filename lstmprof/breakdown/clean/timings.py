@@ -223,7 +223,7 @@ class Iterations:
 
     @property
     def blocked_ns(self) -> float:
-        """Return how much longer than usual the steps' thread is blocked, in ns."""
+        """Return how many ns per iteration the steps' thread is blocked longer than usual."""
         names = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
         columns = [self.column(name) for name in names]
         if any(column is None for column in columns):

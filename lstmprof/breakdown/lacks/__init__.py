@@ -69,7 +69,7 @@ class Recording:
 
     @property
     def silent(self) -> bool:
-        """Return whether the profile has no kernel, copy or memset."""
+        """Return whether the rank has no kernel, copy or memset."""
         return not self.has.activities
 
     @property

@@ -110,12 +110,12 @@ class Loop:
     count: int | None
     units: tuple[Network, ...]
     rows: Ints  # outermost events of the forward pass
-    backward: Ints  # outermost events of the backward pass
-    time_steps_certain: bool  # each repetition is one time step
+    backward: Ints  # outermost backward events that ``forward_id`` does not link
+    time_steps_certain: bool  # each repetition is certainly one time step
     batch_varies: bool = False  # some sequences end before others
     next_matmul_inputs: int | None = None  # input width of the next matmul
     library: str | None = None
-    layer: str | None = None  # layer's name, if only one direction runs
+    layer: str | None = None  # layer's name, if the loop is one of its two directions
 
 
 def layer_loop(

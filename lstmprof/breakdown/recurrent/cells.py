@@ -143,7 +143,7 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
                 and len(x_weights) == per_input
                 and len({w[0] for w in x_weights}) == 1
             )
-            # accept equal shapes only with the name of a cell, because they may be Linear layers
+            # accept equal square weights only with a cell's name: they may be Linear layers
             alike = (
                 len(h_weights) == 2 * per_input
                 and not x_weights
@@ -161,7 +161,7 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
     """Find a cell's type and sizes from its weights and the width of its tanh."""
     inner, outer = weights[0]
     gates = outer * len(weights) / hidden
-    # accept a matmul of h alone, if an earlier matmul multiplied x for all time steps
+    # accept a matmul of h alone: an earlier matmul may have multiplied x for all time steps
     if len(weights) == 1 and inner == hidden and gates in (GATES["lstm"], GATES["gru"]):
         return Network("lstm" if gates == GATES["lstm"] else "gru", hidden=hidden)
     if len(set(weights)) > 1 or gates != GATES["lstm"] or inner <= hidden:

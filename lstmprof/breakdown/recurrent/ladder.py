@@ -120,7 +120,7 @@ def _saves(work: Work, missing: str, floor_ns: float | None) -> int | None:
 
 
 def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -> float | None:
-    """Return the least time of a pass at the device's measured peak rates."""
+    """Return the least time of the forward pass, or of both, at measured peak rates."""
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")
     sizes = (network.time_steps, network.batch, network.hidden, network.layers)

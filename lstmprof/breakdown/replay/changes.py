@@ -69,6 +69,7 @@ def without_casts(graph: StepGraph) -> ReplayTimes:
 def without_copies(graph: StepGraph) -> ReplayTimes:
     """Remove copies between host and device or within one."""
     calls = graph.calls
+    # keep copies inside other work, and copies that autograd makes of gradients
     copies = calls.work_of_category("transfer", "layout")
     return _without(graph, calls.without(copies & ~calls.work_of_autograd(copies)))
 

@@ -124,7 +124,7 @@ class Streams:
         }
 
     def _reported(self) -> dict[int, tuple[int, int]]:
-        """Return {correlation id of a sync call: (device, stream)}, as the profile names them."""
+        """Return {correlation id of a call that waits: (device, stream)} in the profile."""
         step, events = self.step, self.step.events
         rows = events.rows_of_rank(step.window.rank)
         rows = rows[events.is_kind("device_sync")[rows]]

@@ -81,7 +81,7 @@ class Job:
         return place
 
     def give_up(self) -> None:
-        """Tell rank 0 not to wait for this process."""
+        """Tell rank 0 not to wait for this process, if it wrote no results."""
         if self.launched is None or self.child:
             return
         place = os.path.join(self.folder, "{}{}".format(_PART, self.launched[0]))

@@ -160,6 +160,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
 
 def _leave_out(row: Implementation) -> None:
     """Leave out the framework's optional imports, which take time."""
+    # an import of a module that is None in sys.modules fails at once
     for name in (row.framework, row.library):
         sys.modules.update(dict.fromkeys(NOT_NEEDED.get(name or "", ())))  # type: ignore[arg-type]
 

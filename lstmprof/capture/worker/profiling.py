@@ -149,7 +149,7 @@ THROWAWAY_STEPS = 100
 
 
 def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
-    """Yield the step numbers of a discarded session of at least 0.5 s."""
+    """Yield the numbers of ``steps`` discarded steps, and of up to 100 more within 0.5 s."""
     start_ns = clock()
     for number in range(steps + THROWAWAY_STEPS):
         if number >= steps and clock() - start_ns >= THROWAWAY_NS:

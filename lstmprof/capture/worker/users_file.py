@@ -86,7 +86,7 @@ class UsersFile:
         raise NotImplementedError
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """Compute the first step without the optimizer."""
+        """Compute the first step without the optimizer; ``batch`` has the file's layout."""
         raise NotImplementedError
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:

@@ -200,7 +200,7 @@ def _drawn(bars: Bars, width: int) -> list[Any]:
 
 
 def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -> None:
-    """Print the table without breaking lines."""
+    """Print the table without breaking lines; ``room`` is the width of the bars."""
     from rich.table import Table
     from rich.text import Text
 

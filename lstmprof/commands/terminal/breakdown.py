@@ -143,7 +143,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """Return a line of warning if few activities have a launch call or an op."""
+    """Return a line of warning unless most activities have a launch call and an op."""
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []

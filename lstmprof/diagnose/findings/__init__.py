@@ -94,7 +94,7 @@ def _times(fast_kinds: _Kinds, slow_kinds: _Kinds) -> list[Difference]:
 
 
 def group_of(kind: str, profile: StepProfile) -> str:
-    """Join all kinds of waiting for the host: ``"dispatch" -> "host"``."""
+    """Join a device's kinds of waiting for its host: ``"dispatch" -> "host"``."""
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
 
@@ -160,14 +160,14 @@ class PartTimes:
 class Finding:
     """One kind of time, such as matmul, in the step of one run or of two runs."""
 
-    rank: int
+    rank: int  # position in the report, from 1
     kind: str
-    fast_ns: int
+    fast_ns: int  # 0 for a single run
     slow_ns: int
     share: float | None  # of the step, or of the difference between two steps
     saving: Saving
     changes: tuple[Change, ...]  # counts, such as launches
-    largest: tuple[Culprit, ...]  # ops and kernels with most time
+    largest: tuple[Culprit, ...]  # ops and kernels that differ most between the steps
     parts: tuple[PartTimes, ...]
     slow: StepProfile
     fast: StepProfile | None

@@ -395,7 +395,7 @@ def compiled_when(profile: StepProfile) -> str:
 
 
 def compiled_alone(profile: StepProfile) -> str | None:
-    """Return JAX's own function whose repeated compiling takes longest."""
+    """Return the function whose repeated compiling takes longest, if it is JAX's own."""
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
         return None

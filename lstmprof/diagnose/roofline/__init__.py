@@ -87,7 +87,7 @@ class Reach:
 class Roofline:
     """The least time of a step on its device."""
 
-    clean_ns: float  # measured step time
+    clean_ns: float  # clean step, else mean profiled step
     peaks: Peaks
     bounds: tuple[Bound, ...]
     reaches: tuple[Reach, ...]
@@ -102,7 +102,7 @@ class Roofline:
 
     @property
     def share(self) -> float | None:
-        """Return the least time divided by the measured time."""
+        """Return the least time divided by the clean step."""
         return self.step_ns / self.clean_ns if self.clean_ns else None
 
     @property

@@ -348,7 +348,7 @@ def peepholes(lane: Lane) -> float:
 
 
 def asked_between(lane: Lane) -> float:
-    """Count, per step, how often the host reads a tensor's value between two cells."""
+    """Count, per step, the pairs of successive cells between which the host reads a value."""
     named = lane.events_named(ONE_CELL.search)
     cells = np.flatnonzero(named)
     above = lane.parent[cells]

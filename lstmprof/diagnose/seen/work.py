@@ -250,7 +250,7 @@ class Small:
     category: str
     blocks: int
     multiprocessors: int
-    ns: int
+    ns: int  # per step
 
 
 def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
@@ -302,7 +302,7 @@ class Slow:
     ns: int  # lost per step
     fast_ns: int  # usual duration
     slow_ns: int  # usual duration
-    whole: bool = False  # all backward passes of a layer are slow
+    whole: bool = False  # slow: backward passes of a layer, fast: its forward passes
 
 
 def slowing(lane: Lane) -> Slow | None:

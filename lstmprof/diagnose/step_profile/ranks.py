@@ -181,13 +181,14 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
 
 
 def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice) -> float | None:
-    """Return by which share of its waits a rank would finish earlier without them."""
+    """Return which share of its waits for the late rank a rank would save without them."""
     rank, device = waiting
     waits_ns: dict[int | None, dict[int, int]] = defaultdict(dict)
     for row in in_common(breakdown.table("collectives").to_pylist()):
         late = (row["last_rank"], row["last_device"]) == straggler.rank_device
         if late and _rank_device(row) == waiting:
             waits_ns[row["step"]][row["start_ns"]] = row["waits_ns"]
+    # judge by the step with the longest waits
     step = max(waits_ns, key=lambda step: sum(waits_ns[step].values()), default=None)
     window = next((w for w in breakdown.windows if w.rank == rank and w.step == step), None)
     longest_ns = sum(waits_ns[step].values())

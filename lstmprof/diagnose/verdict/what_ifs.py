@@ -35,12 +35,12 @@ FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 class DiagnosisOptions:
     """The user's options of a diagnosis, None if lstmprof chooses."""
 
-    without: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()  # names in ``CHANGES``
     gemm_at_roofline: bool = False
-    peaks: Peaks | None = None
+    peaks: Peaks | None = None  # None: measured with the runs
     rank: int | None = None
     device: int | None = None
-    forms: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()  # names in ``names.FORMS``
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class WhatIf:
 
     @property
     def error(self) -> Error | None:
-        """Return the error of forecasts of this form, measured in tests."""
+        """Return the error of forecasts of this form, as a benchmark measured it."""
         return None if self.form is None else ERRORS.get(self.form)
 
     @property

@@ -21,7 +21,7 @@ MEASURED = (CAPTURED, OWN_CODE)
 
 
 def annotated(events: EventTable, *, captured: bool, step_range: str | None = None) -> EventTable:
-    """Compute links, categories and steps of events."""
+    """Compute links, categories and steps; ``captured``: lstmprof made the profile."""
     # Import late: reading a stored run does not need the rules.
     from lstmprof.events.annotate.categories import categorised
     from lstmprof.events.annotate.links import linked, with_forwards

@@ -142,6 +142,7 @@ def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
 
 def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
     """Return the phase of each event as an index into ``PHASES``."""
+    # prefer the own name scope, then an enclosing event, the launch, an open range
     scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))
     phase = inherited(parent, scopes)
@@ -189,7 +190,7 @@ def _range_phase(name: str) -> int:
 
 
 def scope_phases(events: EventTable) -> Codes:
-    """Return the phase that each op's name scope shows."""
+    """Return each event's phase from the name scope of its op, or ``NONE``."""
     return events.once(_scope_phases, "name", "op_name", "kind")
 
 
@@ -214,7 +215,7 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Return the innermost phase range that was open when a host event began."""
+    """Return the innermost phase open on any thread of the rank when a host event began."""
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)

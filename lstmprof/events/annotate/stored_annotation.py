@@ -42,6 +42,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
         starts = part.start_ns[on_host[first]]
         for place, start_ns in zip(first.tolist(), starts.tolist(), strict=True):
             began.setdefault(int(rank[place]), {}).setdefault(int(pid[place]), start_ns)
+        # take the markers, and each process's first and last host event in the batch
         markers = on_host[part.is_kind("step")[on_host]]
         rows = np.unique(np.concatenate([markers, on_host[first], on_host[last]]))
         chosen.append(part.take(rows).arrow)
@@ -54,6 +55,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
             in_rank = rank == number
             starts = part.start_ns[activities[in_rank]]
             turn[in_rank] = np.searchsorted(begins.get(number, starts[:0]), starts, side="right")
+        # take each rank's last activity between the starts of two processes
         rows = activities[_last_of_each(numbered(rank, turn), part.end_ns[activities])]
         chosen.append(part.take(np.sort(rows)).arrow)
     table = pa.concat_tables(chosen).unify_dictionaries()
@@ -310,7 +312,7 @@ class _Derived:
         self._guests.add(batches, rows, *(column[guests] for column in values))
 
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
-        """Return a derived column as integers: row numbers or codes of texts."""
+        """Return a derived column as integers; a link becomes a row of the whole table."""
         if name in _TEXTS:
             codes, texts = derived.texts(name)
             self._texts[name] = texts or self._texts.get(name, [])

@@ -77,7 +77,7 @@ def write(
 def write_pair(
     lanes: Sequence[tuple[Breakdown, int | None, int | None]], path: Path, *, force: bool = False
 ) -> int:
-    """Write one step per device or host; return the file's size in bytes."""
+    """Write a median step per device or host, all from time 0; return the size in bytes."""
     refuse(path, force=force)
     try:
         with _opened(path) as file:

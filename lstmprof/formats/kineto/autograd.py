@@ -107,7 +107,7 @@ def _device_row(event: dict[str, Any], times: tuple[int, int]) -> Row:
 
 
 def _computing(spans: list[Row]) -> list[Row]:
-    """Keep the ops that compute something, for their longest own interval."""
+    """Keep ops that mostly run outside of inner ops, cut to their longest such interval."""
     around: list[tuple[Row, list[Row]]] = []
     nested: list[tuple[Row, list[Row]]] = []
     for span in sorted(spans, key=lambda row: (row.device or 0, row.start_ns, -row.dur_ns)):

@@ -64,7 +64,7 @@ class Sample(NamedTuple):
     """A few events of the file at one place."""
 
     at: int  # position in bytes
-    begins_ns: int  # their earliest start
+    begins_ns: int  # their earliest start; 0 if a file's first events have no time
 
 
 class _Begun(msgspec.Struct, gc=False, frozen=True):
@@ -165,7 +165,7 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Return whether events between two samples may begin before ``until_ns``."""
+    """Return for each gap between samples whether it may have events before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_PACE_PAIRS))

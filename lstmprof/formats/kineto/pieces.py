@@ -135,7 +135,7 @@ def _columns(records: Records) -> Piece:
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """Return the counter values, if all events are ``[memory]`` events."""
+    """Return the counter values, by columns if all events are ``[memory]`` events."""
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)

@@ -96,7 +96,7 @@ class _Counts:
         self._tables: dict[int | None, list[pa.Table]] = defaultdict(list)
 
     def add(self, track: int, at_ns: int, value: float) -> None:
-        """Add a value of a counter of the profile."""
+        """Add a value, unless its track is no counter of the profile itself."""
         owner = self._owners.get(track)
         if owner is None or abs(at_ns) > rows.MAX_NS:
             return
@@ -250,6 +250,7 @@ def _parsed(name: str, value: Any) -> Any:
     """Parse an argument as JSON, or keep the text."""
     if not isinstance(value, str):
         return value
+    # the list of devices may lack its brackets
     listed = f"[{value}]" if _HEADER[name] and not value.startswith("[") else value
     try:
         return json_value(listed.encode("utf-8", "replace"))

@@ -184,7 +184,7 @@ class _Clock:
     is_incremental: bool = False
 
     def time(self, units: int) -> int:
-        """Convert a time of this clock to ns."""
+        """Convert a time of this clock to ns; each call advances an incremental clock."""
         if self.is_incremental:
             self.ns += units * self.unit_ns
             return self.ns

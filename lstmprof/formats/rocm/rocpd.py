@@ -371,7 +371,7 @@ def _check_tables(path: Path | str, database: Database) -> None:
 
 
 def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
-    """Refuse processes of several machines, or with one pid."""
+    """Refuse processes of several machines, or several with one pid."""
     machines = {nid for process in processes for nid in process.machines}
     if len(machines) > 1:
         what = f"has processes of {len(machines)} machines, whose clocks differ"

@@ -65,6 +65,7 @@ def ranges(events: Iterable[Any]) -> list[Row]:
         if pid is not None:
             name = rows.clean(str(event.get("name", "")))
             kind = "step" if name == _STEP else "range"
+            # the worker's main thread made the ranges; on Linux, its number is the pid
             listed.append(Row(kind, name, *timed, pid=pid, tid=pid))
     return listed
 

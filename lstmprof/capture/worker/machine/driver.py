@@ -32,9 +32,9 @@ _FAULTS = {
 class Driver:
     """What NVIDIA's driver supports, or why it shows no GPU."""
 
-    fault: str = ""
+    fault: str = ""  # why there is no GPU
     version: Optional[str] = None
-    cuda: Optional[Tuple[int, int]] = None
+    cuda: Optional[Tuple[int, int]] = None  # newest CUDA that the driver supports
     gpus: Tuple[str, ...] = ()
 
 

@@ -167,7 +167,7 @@ class NvmlGpu:
         return cls(library, handle) if answered else None
 
     def energy_mj(self) -> Optional[int]:
-        """Return the energy since the driver was loaded."""
+        """Return the energy since the driver was loaded; None before Volta or with MIG."""
         if self._is_shared():
             return None
         return self._read("nvmlDeviceGetTotalEnergyConsumption", ctypes.c_ulonglong)

@@ -36,7 +36,7 @@ class LoopTimes:
 
 @dataclasses.dataclass(frozen=True)
 class EventParts:
-    """Times of one event inside another, such as ``aten::item``."""
+    """Times of an outer event, such as ``aten::item``, and of the event inside it."""
 
     before_ns: float  # in the outer event, before the inner event
     inside_ns: float

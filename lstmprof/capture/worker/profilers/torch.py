@@ -179,7 +179,7 @@ def keep_profiler_attached() -> None:
 
 
 def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
-    """Measure the events of ``Tensor.item``."""
+    """Divide the recorded times of ``NESTED``; None if times are whole µs."""
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:
         span = event.time_range
