@@ -224,7 +224,7 @@ def _more_notes(
 
 
 def _started_ns(database: Database) -> int | None:
-    """Return the session's start in ns since 1970."""
+    """Return the session's start in ns since 1970, from which other times count."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
         return None
