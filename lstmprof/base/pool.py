@@ -63,7 +63,7 @@ class Pool(Executor):
         self.shutdown(wait=error is None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """End the workers: after their current tasks if ``wait``, otherwise at once."""
+        """End the workers: after current tasks (or, without cancelling, all), or at once."""
         # End threads first: a thread that begins a task without workers would wait for ever.
         self._threads.shutdown(wait, cancel_futures=cancel_futures or not wait)
         self._is_open = False

@@ -31,7 +31,7 @@ Recorded = dict[str, list[Entry]]
 
 
 def with_inputs(events: EventTable, path: Path | None, rank: int | None = None) -> EventTable:
-    """Add the recorded input shapes and dtypes to the ops of one process."""
+    """Add recorded input shapes and dtypes to a rank's ops (None: the only process)."""
     if path is None:
         return events
     recorded: Recorded = {}

@@ -224,6 +224,7 @@ def _value(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Ratio | None:
     if limit.word == "step":
         span = span_of(new)
         return Ratio(span.low_ns, span.ns, span.high_ns)
+    # ``faster > 20 %``: the base step takes over 20 % longer than the new step
     if limit.word == "faster":
         low = 0.0 if ratio.high is None else 1 / ratio.high
         ratio = Ratio(low, 1 / ratio.value, 1 / ratio.low if ratio.low > 0 else None)

@@ -50,11 +50,11 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a series, compared with earlier runs of about the same step time."""
+    """One run of a series, compared with the level (runs of about equal step) before it."""
 
     profile: StepProfile
     step: Span
-    against: StepProfile | None = None
+    against: StepProfile | None = None  # represents the level
     ratio: Ratio | None = None
 
     @property

@@ -49,7 +49,7 @@ class Segments:
 
 
 def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
-    """Sort intervals by start; at equal starts, the longer one is first."""
+    """Return positions sorted by start, the longer first if equal; equal ones keep order."""
     if not len(start_ns):
         return np.empty(0, dtype=np.int64)
     first, longest = int(start_ns.min()), int(dur_ns.max())

@@ -181,7 +181,7 @@ class Spool:
         return self._sorted.first_ns
 
     def events(self, origin_ns: int, rank: int | None) -> StoredEvents:
-        """Sort the events into an events table on disk."""
+        """Sort the events into an events table on disk, and delete the files of this spool."""
         texts = self._texts()
         batches: list[StoredBatch] = []
         first_row = 0

@@ -107,7 +107,7 @@ class EventTable:
         return 0
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield parts of the table that fit into memory, in order of time."""
+        """Yield parts that fit into memory, in order of time, with at least ``columns``."""
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:

@@ -126,7 +126,7 @@ def _ordered_texts(events: EventTable) -> list[tuple[str, Ints]]:
 
 
 def innermost(events: EventTable, rows: Ints) -> Segments:
-    """Return the innermost event of a thread at each time."""
+    """Return the innermost of a thread's ``rows`` at each time; ``owner`` is such a row."""
     nested = nesting_order(events, rows)
     start, end = events.start_ns[nested], events.end_ns[nested]
     segments = foremost(start, end, np.arange(len(nested))[::-1])

@@ -465,6 +465,7 @@ def join_ranks(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
     ranks, profiles = [ranks[i] for i in order], [profiles[i] for i in order]
     bases = [p.base_ns for p in profiles if p.base_ns is not None]
     aligned = len(bases) == len(profiles) and max(bases) - min(bases) <= rows.MAX_NS
+    # without dates, each rank's times count from its own start
     base_ns = min(bases) if aligned else None
     shifts = [base - min(bases) for base in bases] if aligned else [0] * len(profiles)
     chunks = Chunks()

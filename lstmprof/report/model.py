@@ -112,7 +112,8 @@ class Icicle:
     total_ns: int
     names: tuple[str, ...]
     parts: tuple[str, ...]
-    columns: Mapping[str, list[int]]  # one entry per box, callers first; above is the caller's box
+    # one entry per box, callers first; above: caller's box; total_ns: longer one of a pair
+    columns: Mapping[str, list[int]]
     fast: str = ""  # names of the runs of a pair
     slow: str = ""
 

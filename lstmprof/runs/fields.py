@@ -43,6 +43,8 @@ def fact(meaning: str, null_when: str = MADE_ELSEWHERE, column: str = "") -> msg
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The base class of the parts of run.json."""
 
+    # msgspec ignores unknown fields, which a later version may write
+
 
 #: Value of ``WorkloadInfo.loss`` → name of the loss for users.
 _LOSS_WORDS = {"ce": "cross-entropy", "ctc": "CTC", "mse": "mean-squared-error"}
@@ -156,10 +158,10 @@ class Recompiled(Record, frozen=True):
     function: Text = None
     times: Int = None  # compilations after the first one
     changed: Text = None  # such as ``shape``, ``dtype``, ``value``; ``function``: created anew
-    argument: Text = None  # any expression, for torch.compile
-    before: Text = None
+    argument: Text = None  # for torch.compile, perhaps an expression
+    before: Text = None  # text of the shape, dtype, value or (``guard``) failed condition
     after: Text = None  # often unknown for PyTorch
-    limit: Int = None  # versions after which torch.compile gives up
+    limit: Int = None  # versions after which torch.compile gave up; None if it did not
 
 
 class ThreadTime(Record, frozen=True):

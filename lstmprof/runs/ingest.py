@@ -145,7 +145,7 @@ class Task:
     name: str
     out: Path | str  # folder or URL
     force: bool
-    step_range: str | None
+    step_range: str | None  # regular expression of the host ranges that are the steps
     command: str = field(default_factory=lambda: command_line(sys.argv))
 
     @property

@@ -49,7 +49,7 @@ class ProfileCollection:
         self._folder: Folder | None = None
 
     def add(self, read: Sequence[Read]) -> None:
-        """Add profiles with their files, if the disk has room."""
+        """Add profiles with their files; add none if an error occurs, such as a full disk."""
         before = len(self.profiles)
         for source, profile in read:
             if not isinstance(profile.events, StoredEvents):

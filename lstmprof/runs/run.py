@@ -317,7 +317,7 @@ def runs_in(folder: Path) -> list[Run]:
 
 
 def run_folders_in(folder: Path) -> list[Path]:
-    """Return the folders of runs in ``folder``, then unreadable folders."""
+    """Return the folders of runs, then unreadable folders; nothing if there is no run."""
     places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     runs = [p for p in places if is_run(p)]
     locked = [p for p in places if os.path.isdir(p) and not is_readable_folder(p)]  # noqa: PTH112

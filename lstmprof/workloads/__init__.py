@@ -24,7 +24,7 @@ class Workload:
 
     name: str
     layers: int
-    hidden: int
+    hidden: int  # units per direction
     bidirectional: bool
     batch: int
     time_steps: int

@@ -66,7 +66,8 @@ class CleanStep:
     windows: tuple[Window, ...] = field(repr=False)  # clean start and end of each step
     intervals: Intervals = field(repr=False)
     span: Span  # length of the step, with its 95 % interval
-    parts: Parts = field(repr=False)  # length of each part, with its 95 % interval
+    # length of each part, with its 95 % interval; waits of the script also count as Python
+    parts: Parts = field(repr=False)
     recording: Recording | None  # time that the profiler took; None for another tool's profile
     rare: tuple[Rare, ...]  # events that occur, or take long, in some steps only
     work_varies: bool  # the steps may do different work, such as longer sequences
@@ -108,7 +109,7 @@ class _Clock:
 
     @classmethod
     def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
-        """Make a clock in which each interval takes ``left_ns``."""
+        """Make a clock in which each interval takes ``left_ns``, and the gaps stay as they are."""
         start, end = intervals.start_ns, intervals.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end

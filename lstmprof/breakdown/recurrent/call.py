@@ -46,8 +46,8 @@ class Spent:
 
     forward_ns: int | None  # from the first event's start to the last event's end
     backward_ns: int | None
-    ops: int | None  # of the forward pass
-    kernels: int | None  # of the forward pass
+    ops: int | None  # of the forward pass; None if a device was recorded
+    kernels: int | None  # of the forward pass; None if no device was recorded
 
 
 def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list[Spent]:

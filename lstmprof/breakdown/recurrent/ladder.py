@@ -83,15 +83,15 @@ class Work:
 
 @dataclass(frozen=True)
 class Standing:
-    """The last optimization that a forward pass has, and the next one."""
+    """The first optimization that a forward pass lacks, and the one before it."""
 
     rung: str
     missing: str | None
-    saves_ns: int | None  # least time per pass that the next optimization saves
+    saves_ns: int | None  # least time per pass that ``missing`` would save
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:
-    """Return the last optimization of a forward pass, and the next one."""
+    """Return the first optimization that a forward pass lacks, and the one before it."""
     if work.persistent:
         return Standing(PERSISTENT, None, None)
     if not work.cells or not work.products or not work.pointwise:

@@ -106,6 +106,8 @@ _MOST_ROUNDS = 4
 class Calls:
     """Finds the ops and calls that nobody needs if some work is not done."""
 
+    # work: activities, and ops that compute on the host; call: a host op or runtime call
+
     def __init__(self, step: StepRows) -> None:
         events = step.events
         self.events, self.parent = events, step.parent

@@ -181,9 +181,9 @@ class StepGraph:
     """One step as tables of host segments, device activities and syncs."""
 
     window: Window
-    segments: pa.Table
-    activities: pa.Table
-    syncs: pa.Table
+    segments: pa.Table  # sorted by thread and time
+    activities: pa.Table  # sorted by start
+    syncs: pa.Table  # sorted by start
     calls: Calls
     spent_ns: Ints  # time of each segment in a replay, which a change may shorten
 

@@ -44,7 +44,7 @@ class Era:
         return least <= numbers and numbers[: len(most)] <= most  # 1.15.5 counts as 1.15
 
     def includes(self, specifier: str) -> bool:
-        """Return whether ``name==version`` pins the framework to a supported version."""
+        """Return whether ``name==version`` pins the framework to a version that the era has."""
         version = version_of(specifier)
         same = package_of(specifier) == self.package
         return same and version is not None and self.has(version)

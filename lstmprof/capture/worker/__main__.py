@@ -66,7 +66,7 @@ XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 
 
 def main(arguments: List[str]) -> int:
     """Run the request in a file; end if the parent process ends."""
-    # the parent is nsys, so end when lstmprof closes the FIFO in ``arguments[2]``
+    # if nsys is the parent, end when lstmprof closes the FIFO in ``arguments[2]``
     if len(arguments) > 2:
         host.end_with(arguments[2])
     else:

@@ -158,7 +158,7 @@ def _linked(breakdown: Breakdown) -> list[str]:
 
 
 def has_steps(breakdown: Breakdown) -> bool:
-    """Return whether the profile has step markers."""
+    """Return whether the profile has step markers; without, it counts as one step."""
     return any(window.step is not None for window in breakdown.windows)
 
 

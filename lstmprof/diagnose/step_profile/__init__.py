@@ -83,7 +83,7 @@ class StepProfile:
 
     name: str
     info: RunInfo
-    step_ns: int | None
+    step_ns: int | None  # None: no iteration was timed
     steps: int
     marked: bool  # False: no step markers, the profile counts as one step
     rank: int | None

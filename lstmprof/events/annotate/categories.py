@@ -206,7 +206,7 @@ def _kernel_rule(name: str) -> int:
 
 
 def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
-    """Return which events belong to a name scope ``optimizer``."""
+    """Return which events are in, or were launched in, a name scope ``optimizer``."""
     optimizer = PHASES.index("optimizer")
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):

@@ -77,7 +77,7 @@ def parents(events: EventTable) -> Ints:
 
 
 def launches(events: EventTable) -> Ints:
-    """Find each activity's launch by its correlation id."""
+    """Find each activity's launch: the earliest runtime call with its correlation id."""
     return _calls_with(events, events.ints("correlation_id", UNKNOWN))
 
 

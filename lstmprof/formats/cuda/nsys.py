@@ -136,7 +136,7 @@ def recognises(raw: RawFile) -> bool:
     """Return whether the file is Nsight Systems' report or export."""
     tables = database_tables.names(raw, _ANY_OF)
     if any(name in _NSYS_TABLES or name.startswith(_CUPTI) for name in tables):
-        return "StringTable" not in tables
+        return "StringTable" not in tables  # which a database of nvprof has
     return str(raw.path).removesuffix(".gz").endswith(REPORTS) and not raw.looks_like_json
 
 
@@ -224,7 +224,7 @@ def _more_notes(
 
 
 def _started_ns(database: Database) -> int | None:
-    """Return the session's start in ns since 1970."""
+    """Return the session's start in ns since 1970, from which other times count."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
         return None

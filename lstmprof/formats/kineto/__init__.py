@@ -83,7 +83,7 @@ def read(raw: RawFile) -> Profile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was omitted from a profile."""
+    """What was omitted from a trace, and how many events have an unknown category."""
 
     # (start, length) in ns of the profiler's own spans, which lstmprof omits
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -91,7 +91,7 @@ class LeftOut:
     unknown: Counter[str] = field(default_factory=Counter)  # number of ranges by unknown category
 
     def add(self, other: LeftOut) -> None:
-        """Add the omitted spans and events of a later part of the trace."""
+        """Add what a later part of the trace counted."""
         self.spans.extend(other.spans)
         self.dropped.update(other.dropped)
         self.unknown.update(other.unknown)

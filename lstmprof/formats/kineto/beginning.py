@@ -295,7 +295,7 @@ class _File:
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join adjacent byte ranges."""
+    """Join sorted byte ranges that follow each other directly."""
     joined: list[tuple[int, int]] = []
     for start, stop in ranges:
         if joined and joined[-1][1] == start:

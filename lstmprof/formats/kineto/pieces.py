@@ -135,7 +135,7 @@ def _columns(records: Records) -> Piece:
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """Return the counter values, by columns if all events are ``[memory]`` events."""
+    """Return the counter values; ``[memory]`` events alone are read by columns."""
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)
@@ -278,7 +278,7 @@ def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
 
 
 def _within_int64(values: Ints, factor: Ints) -> Ints:
-    """Return ``values * factor``, if all products are possible times."""
+    """Multiply non-negative numbers; raise OddError if a product could exceed MAX_NS."""
     if int(values.max(initial=0)) * int(factor.max(initial=1)) > rows.MAX_NS:
         raise OddError
     return values * factor

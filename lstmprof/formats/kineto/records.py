@@ -215,7 +215,7 @@ class Records:
         return _concatenated(self._fields[field])[self._chosen], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
-        """Return an integer field, or ``ABSENT``, of all events."""
+        """Return each event's integer field, also if written as text; ``ABSENT`` if missing."""
         return self.numbers(field, rows.int64)
 
     def either(self, field: str, older: str) -> Ints:

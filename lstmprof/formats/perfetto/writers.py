@@ -261,7 +261,7 @@ def _owner_of(above: list[Track]) -> TrackOwner:
 
 
 def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, Any]:
-    """Convert a slice to an event of Kineto's JSON."""
+    """Convert a slice to an event of Kineto's JSON; ``builder``: Kineto's builder wrote it."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
     # move an op's id to ``External id``, because it is not the id of a launch

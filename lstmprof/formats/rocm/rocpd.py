@@ -43,7 +43,7 @@ from lstmprof.formats.raw_file import RawFile, json_object
 from lstmprof.formats.rocm import rocprofv3
 from lstmprof.formats.rocm.rocprofv3 import COPIES
 
-#: Columns of the table ``rocpd_event`` that lstmprof reads.
+#: Columns of ``rocpd_event``; a call and the activities that it launched share a stack_id.
 _EVENT_COLUMNS = ("category_id", "stack_id")
 _CACHED_STRINGS = 4096
 

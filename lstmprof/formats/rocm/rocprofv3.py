@@ -212,7 +212,7 @@ class _Process:
         return _text(names[number]) if number is not None and number < len(names) else ""
 
     def _is_unread(self, record: Mapping[str, Any]) -> bool:
-        """Return whether to skip a call of the compiler, or a marker."""
+        """Return whether to skip a record: a compiler's call, or a marker that is no range."""
         kind, operation = _text(self._kind(record).get("kind")), self._operation(record)
         if kind.startswith("MARKER"):
             return "RANGE" not in kind and "Range" not in operation

@@ -137,7 +137,7 @@ class Device(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return task and number, which identify a device."""
+        """Return task and number, which identify a device of one type."""
         return self.task, self.number
 
 

@@ -79,7 +79,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return outputs[:, longest_first.sort()[1]]
 
     def shared_names(self) -> layers.Names:
-        """Map PyTorch's names to common names: ``lstm.bias_ih_l0`` -> ``bias_l0``."""
+        """Map PyTorch's names: ``lstm.bias_ih_l0`` -> ``bias_l0``, ``lstm.bias_hh_l0`` -> None."""
         return {
             "lstm." + key: None if key.startswith("bias_hh") else key.replace("bias_ih", "bias")
             for key, _ in self.lstm.named_parameters()

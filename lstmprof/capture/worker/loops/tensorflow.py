@@ -132,7 +132,7 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return an optimizer with one kernel per variable, if gradients are dense."""
+    """Return the optimizer; it runs one fused kernel per variable with a dense gradient."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)

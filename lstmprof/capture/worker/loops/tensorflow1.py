@@ -126,7 +126,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return an optimizer with one kernel per variable, if gradients are dense."""
+    """Return the optimizer; it runs one fused kernel per variable with a dense gradient."""
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)

@@ -115,7 +115,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return loss
 
     def _attach_profiler(self) -> None:
-        """Run an empty profiler session, so that CUPTI sees a graph's kernels."""
+        """Run an empty session before a graph is captured, so that CUPTI sees the kernels."""
         profilers.keep_profiler_attached()
         if self.recorder is self and profilers.HAS_KINETO and self.is_profiled:
             with self.recording(""):

@@ -82,7 +82,7 @@ class GpuView:
 
     framework: str
     version: str
-    built_for: Optional[str]
+    built_for: Optional[str]  # version of CUDA
     gpus: int
     profiles: Optional[bool] = None  # whether its profiler records kernels
 

@@ -120,7 +120,7 @@ class Tensorflow1Profiler(Profiler):
         }
 
     def _denormals(self) -> Any:
-        """Return whether TensorFlow's threads keep denormals, from a node in the session."""
+        """Return how TensorFlow's threads treat denormals, from a node in the session."""
         numbers = denormal_numbers()
         given = tf.placeholder(tf.float32, numbers.shape)
         return denormals(tf.get_default_session().run(given * 2.0, {given: numbers}))

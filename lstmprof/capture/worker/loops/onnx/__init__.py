@@ -106,7 +106,7 @@ class Trainer(loops.Trainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[List[NodeEvent]]:
-        """Use an engine that records its nodes."""
+        """Use an engine that records its nodes; the yielded list has the events at the end."""
         plain, self.running = self.running, self.engine(True)
         for _ in range(SETTLING):
             self.run(self.running, [self.loss_name])
