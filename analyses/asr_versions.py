@@ -68,7 +68,7 @@ def _over(step: Measured, latest: Measured) -> Measured:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return one claim per older version: its step divided by the newest version's step."""
+    """Return claims per network, system and older version: its step over the newest's."""
     made = []
     for (network, system), group in published("asr_versions").groupby(
         ["network", "system"], sort=False

@@ -34,7 +34,7 @@ GROWING = {"batch": ["cell", "hidden", "time_steps"], "time_steps": ["cell", "hi
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return the study's step, our step, and our share of peak speed, per size."""
+    """Return per size the study's step, our step, and our share of the fastest matmul's rate."""
     own = steps.table(runs)
     fastest = _fastest_products(runs)
     rows = []

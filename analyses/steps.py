@@ -80,7 +80,7 @@ def newest(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def version_key(version: object) -> tuple[int, ...]:
-    """Return a sort key: (2, 13, 0) for ``2.13.0+cpu``."""
+    """Return a sort key: (2, 13, 0) for ``2.13.0+cpu``; an unknown version sorts first."""
     numbers = str(version).partition("+")[0].split(".")
     return tuple(int(part) if part.isdigit() else 0 for part in numbers)
 

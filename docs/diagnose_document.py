@@ -323,8 +323,8 @@ class Document(Documented, frozen=True):
     overlap: Annotated[
         dict[str, Any] | None,
         doc(
-            "communication per step: its time, the time in which nothing else ran, and the share "
-            "during which the device computed; null: no communication"
+            "communication per step: its time, the part in which the device computed nothing, "
+            "and the share during which the device computed; null: no communication"
         ),
     ]
     busy_share: Annotated[float | None, doc("busy share of the step, 0–1; null: on a host")]

@@ -278,7 +278,7 @@ def columns(table: str) -> list[str]:
 def rows_of(
     breakdowns: Sequence[Breakdown], table: str, top: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of ``table`` for all runs, at most ``top`` per run."""
+    """Return the rows of ``table``, at most ``top`` per run; all rows of timings and ledger."""
     if table == TIMINGS:
         return _timing_rows(breakdowns)
     most = None if table == "ledger" else top

@@ -357,7 +357,7 @@ def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
     """Return the results of one check for one rank: missing data, then the answer."""
     rows = []
     for lack in part.lacks:
-        about_run = lack.kind in _RUN_KINDS
+        about_run = lack.kind in _RUN_KINDS  # reported once, with the ``first`` rank
         if lack.kind in question.lacks and is_counted(lack, part) and (first or not about_run):
             rank = None if about_run else part.has.rank
             rows.append(_row(rank, question, state_of(lack), lack.sentence, lack.share))

@@ -109,7 +109,7 @@ class _Clock:
 
     @classmethod
     def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
-        """Make a clock in which each interval takes ``left_ns``."""
+        """Make a clock in which each interval takes ``left_ns``, and the gaps stay as they are."""
         start, end = intervals.start_ns, intervals.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end

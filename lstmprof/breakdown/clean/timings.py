@@ -186,7 +186,7 @@ class Iterations:
 
     @property
     def _one_thread(self) -> bool:
-        """Return whether one CPU thread did all work."""
+        """Return whether one CPU thread surely did all work; False for a user's own code."""
         info = self.info
         alone = info.threads == 1 and len(info.affinity or (0,)) == 1
         users = info.source == OWN_CODE or self.column("thread_cpu_ns") is not None

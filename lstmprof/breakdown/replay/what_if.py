@@ -234,7 +234,7 @@ def retimed(
 
 
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
-    """Mark the events that keep a duration: launch calls, and innermost events."""
+    """Mark events that keep a duration: outside the step, launch calls and innermost ones."""
     window = graph.window
     outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
     lasts = pa.array(replay.segment_end_ns > replay.segment_start_ns)

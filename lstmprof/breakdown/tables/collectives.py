@@ -89,7 +89,8 @@ COLUMNS = (
     Column.integer("last_device", "device that arrived last", _UNSHARED),
     Column.integer(
         "skew_ns",
-        "time between the first and the last end of the collective over all ranks",
+        "time between the first and the last end of the collective over all ranks, after the "
+        "clocks of the ranks were aligned",
         _UNSHARED,
     ),
     Column.real(

@@ -37,7 +37,7 @@ COLUMNS = (
         "there is no other rank or device",
     ),
     Column.real("collective_ns", "mean time per step in which a collective ran"),
-    Column.real("exposed_ns", "part of collective_ns in which nothing else ran on the device"),
+    Column.real("exposed_ns", "part of collective_ns in which the device computed nothing"),
     Column.real(
         "overlapped_share",
         "share of the time in collectives in which a computing kernel also ran",

@@ -309,7 +309,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
         comparison = causes.comparison_of(finding.slow)
         contributors = causes.by_kind(profile, comparison)[finding.kind]
     whole = total_ns(contributors)
-    share = min(1.0, spent_ns / whole) if whole else 0.0
+    share = min(1.0, spent_ns / whole) if whole else 0.0  # the times sum to at most ``spent_ns``
     return [
         _Items(noun, number, ns * share, profile, _library(names))
         for noun, (ns, names) in _time_by_noun(finding.kind, contributors, profile).items()

@@ -224,7 +224,8 @@ def loop_asks_host(f: Finding) -> Match | None:
     cause="the network can compute all time steps in parallel, but runs them one by one",
     fix="install the network's GPU kernels, or use the parallel form of the network",
     condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, minGRU or minLSTM "
-    "calls the same op 32 or more times, and no kernel made for these networks runs",
+    "calls the same op 32 or more times, and no kernel made for these networks runs. On a GPU, the "
+    "GPU also waits for launches. On a CPU, sLSTM and Mamba do not count",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,

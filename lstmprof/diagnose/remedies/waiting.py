@@ -285,8 +285,8 @@ def allocations(f: Finding) -> Match | None:
     name="overlap communication",
     cause="ranks communicate while their devices compute nothing",
     fix="start communication earlier, on another stream, so that it overlaps with computation",
-    condition="Collectives run while the device computes nothing, and the step contains "
-    "computation that could overlap with them",
+    condition="Collectives run while the device computes nothing, and the device also computes at "
+    "other times of the step",
     kinds=(COLLECTIVE,),
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",

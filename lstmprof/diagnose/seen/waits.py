@@ -186,6 +186,7 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
         ended = ended[np.argsort(events.end_ns[ended], kind="stable")]
         places = np.flatnonzero(stream[rows] == number)
         last = np.searchsorted(events.end_ns[ended], events.start_ns[rows[places]], "right") - 1
+        # only a wait that ended after the activity was queued (``since_ns``) delayed the activity
         during = (last >= 0) & (events.end_ns[ended[last]] > since_ns[places])
         waits_ended[places[during]] = ended[last[during]]
     return waits_ended

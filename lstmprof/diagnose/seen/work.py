@@ -306,7 +306,7 @@ class Slow:
 
 
 def slowing(lane: Lane) -> Slow | None:
-    """Return the matmuls or layers that lose most time by denormals, on a CPU."""
+    """Return the matmuls or layers that lose most by denormals; ``ns`` is the loss of all."""
     if lane.device is not None or not lane.marked or lane.steps < 2:
         return None
     slow = [*_slow_products(lane), *_slow_layers(lane)]

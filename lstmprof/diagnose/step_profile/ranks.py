@@ -99,7 +99,8 @@ class Straggler:
 
     state: str  # found, none (no device is always last) or unknown
     reason: str | None = None
-    certainty: str | None = None  # likely if the ranks' clocks cannot be checked
+    # likely: too few collectives to check the clocks, some unmatched, or unknown groups of ranks
+    certainty: str | None = None
     rank: int | None = None
     device: int | None = None
     marked: bool = True  # False: no step markers, times are of the whole profile
@@ -109,7 +110,7 @@ class Straggler:
     collectives: int = 0
     waiters: tuple[Waiter, ...] = ()
     waits_for: tuple[WaitsFor, ...] = ()
-    unmatched: int = 0  # collectives without a counterpart on another rank
+    unmatched: int = 0  # collective kernels without a counterpart on some rank
     moves: bool = False  # the late rank changes from step to step
     meanwhile: Meanwhile | None = None  # what the late rank did while the others waited
     excess: Excess | None = None

@@ -202,8 +202,8 @@ class DeviceRows:
     device: int
     start_ns: Ints
     end_ns: Ints
-    launched: Flags
-    returned_ns: Ints
+    launched: Flags  # the launch call is known
+    returned_ns: Ints  # when the launch call returned
     copied_bytes: Ints  # ``NONE``: no copy, or unknown size
 
     def counters(self) -> Iterator[CounterSamples]:

@@ -43,7 +43,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one cell per rank and group of steps, by deviation from the mean rank."""
+    """Draw one cell per rank and group of steps, by deviation from the ranks' mean."""
     tooltip = [
         alt.Tooltip("step:Q"),
         alt.Tooltip("steps:Q", title="steps in this cell"),

@@ -428,6 +428,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
         if any(step.node(row).role == PRODUCT for row in rows)
     }
     cells = {s: r for s, r in with_products.items() if "cell" in s.rpartition("/")[2].lower()}
+    # without scopes of cells, return the scopes with a matmul, which are named after layers
     return cells or with_products
 
 
