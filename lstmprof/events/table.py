@@ -160,7 +160,7 @@ class EventTable:
         dtype: Any = np.int64,
         rows: Flags | None = None,
     ) -> np.ndarray:
-        """Apply a function to the text of each row, once per distinct text."""
+        """Apply a function once per distinct text; ``unknown`` for null and outside ``rows``."""
         codes, values = self._codes(column)
         if rows is None:
             answers = np.array([*map(function, values), unknown], dtype=dtype)

@@ -138,7 +138,7 @@ def _upload(content: Path, system: Any, path: str) -> None:
 
 
 def _remove(system: Any, path: str) -> None:
-    """Remove the run at a URL, first run.json."""
+    """Remove a run; run.json first, so that the other files are no run meanwhile."""
     if not system.exists(path):
         return
     if system.exists(f"{path}/{RUN_FILE}"):
