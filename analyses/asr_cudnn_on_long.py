@@ -56,7 +56,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _lengths(own: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
-    """Return (time steps, runs) for each captured sequence length."""
+    """Return (time steps, runs) for each captured length of SHORT, then for LONG."""
     short = own[own.workload.astype(str).str.fullmatch(rf"{SHORT}(?:-t\d+)?")]
     lengths = [
         (int(str(length)), steps.of_network(rows, SHORT))

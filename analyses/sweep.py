@@ -63,7 +63,7 @@ def measured(lines: pd.DataFrame, over: Layer, under: Layer) -> list[Measured]:
 
 
 def sure(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> bool:
-    """Return whether each ratio along ``size`` certainly differs from 1."""
+    """Return whether no interval of the ratios along ``size`` contains 1."""
     chosen = [along(of(lines, layer), size) for layer in (over, under)]
     quotients = measured(pd.concat(chosen), over, under)
     return not any((q.low or q.value) <= 1 <= (q.high or q.value) for q in quotients)

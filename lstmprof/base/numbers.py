@@ -27,7 +27,7 @@ def or_dash(value: float | None, form: str = "{:,}") -> str:
 
 
 def milliseconds(ns: float | None, digits: int = 1) -> str:
-    """Format nanoseconds in milliseconds: ``1_234_000`` -> ``1.2``."""
+    """Format ns in ms: ``1_234_000`` -> ``1.2``, three decimals below 1 ms, a dash for None."""
     if ns is None:
         return UNKNOWN
     ms = abs(ns) / 1e6
@@ -94,7 +94,7 @@ def cropped(name: str, room: int = 60) -> str:
 
 
 def cut_text(text: str, room: int) -> str:
-    """Shorten a text to ``room`` characters, at the end of a word."""
+    """Shorten a text to ``room`` characters, if possible after a word outside of brackets."""
     if len(text) <= room:
         return text
     spaces = [match.start() for match in re.finditer(" ", text[:room])]
@@ -167,7 +167,7 @@ def made_unique(names: Iterable[str]) -> list[str]:
 
 
 def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
-    """Return one label per run: the short text, or the run's name if texts repeat."""
+    """Return one label per run: its short text, or its name if the text is empty or repeats."""
     uses = Counter(short)
     return [
         text if text and uses[text] == 1 else name for name, text in zip(names, short, strict=True)

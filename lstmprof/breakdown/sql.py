@@ -139,7 +139,7 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
-    """Run one SELECT over the tables of ``runs``."""
+    """Run one SELECT over the tables of ``runs``; the answer is valid inside ``with``."""
     try:
         import duckdb
     except ImportError as fault:

@@ -151,7 +151,7 @@ class LeftOut:
         return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
 
     def print_all(self, word: str = "left out:") -> None:
-        """Print the errors, with one line for all files that are no profiles."""
+        """Print the errors; many files that are no profiles share one line."""
         foreign = [fault for fault in self.faults if isinstance(fault, ForeignFileError)]
         shared = len(foreign) > MOST_FOREIGN_LINES and word == "left out:"
         for fault in self.faults:

@@ -45,7 +45,7 @@ def inherited(parent: Codes, values: Codes) -> Codes:
 
 
 def nearest(parent: Codes, mask: Flags) -> Ints:
-    """Return the nearest row in ``mask``: the row itself, or an ancestor."""
+    """Return the nearest row in ``mask``: the row itself, an ancestor, or ``NONE``."""
     return np.asarray(inherited(parent, np.where(mask, np.arange(len(mask)), NONE)), np.int64)
 
 

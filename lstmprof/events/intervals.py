@@ -61,7 +61,7 @@ def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
 
 
 def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
-    """Return at each time the running interval that comes first in ``order``."""
+    """Return segments, each owned by the running interval that comes first in ``order``."""
     count = len(start_ns)
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
@@ -85,7 +85,7 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Find the least ``value`` of all ranges that cover each time span."""
+    """Find the least ``value`` of the ranges [left, right) around each cell, else ``none``."""
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
     best = value.astype(narrow)

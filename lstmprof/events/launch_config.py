@@ -207,7 +207,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def recorded_inputs(text: str) -> list[Any]:
-    """Parse a JSON list of moderate depth."""
+    """Parse a JSON list; return an empty list if the text is no list, or nested too deeply."""
     if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
         return []
     try:

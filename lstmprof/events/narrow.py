@@ -31,7 +31,7 @@ _Value = TypeVar("_Value")
 
 
 class Packed:
-    """The columns of an events table in narrow types, read when needed."""
+    """Narrow columns, read when needed; with ``more``, each ``event_id`` is its row number."""
 
     def __init__(self, table: pa.Table, more: Callable[[str], pa.ChunkedArray] | None = None):
         self.names = tuple(table.schema.names)
@@ -230,7 +230,7 @@ class Gathered:
         ]
 
     def add(self, read: pa.Table | pa.RecordBatch) -> None:
-        """Append the next rows of the file."""
+        """Append the next rows of the file; raise an error if its declarations are false."""
         for name, part in zip(self.columns, self._parts, strict=True):
             column = read.column(name)
             for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:

@@ -115,7 +115,7 @@ class Part(EventTable):
         return self._first_row
 
     def rows_named(self, column: str) -> Ints:
-        """Return the row of the whole table to which each event's link refers."""
+        """Return the row of the whole table to which each event's link refers, or ``NONE``."""
         return self.ints(column, NONE)
 
 

@@ -160,7 +160,7 @@ class EventTable:
         dtype: Any = np.int64,
         rows: Flags | None = None,
     ) -> np.ndarray:
-        """Apply a function to the text of each row, once per distinct text."""
+        """Apply a function once per distinct text; ``unknown`` for null and outside ``rows``."""
         codes, values = self._codes(column)
         if rows is None:
             answers = np.array([*map(function, values), unknown], dtype=dtype)
@@ -188,7 +188,7 @@ class EventTable:
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write the table to a Parquet file."""
+        """Write the table to a Parquet file; subclasses may stop early if ``stop`` is set."""
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))
 

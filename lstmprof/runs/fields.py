@@ -41,7 +41,7 @@ def fact(meaning: str, null_when: str = MADE_ELSEWHERE, column: str = "") -> msg
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The base class of the parts of run.json."""
+    """The base class of the parts of run.json; it ignores unknown fields."""
 
     # msgspec ignores unknown fields, which a later version may write
 
@@ -144,7 +144,7 @@ class ScriptLine(Record, frozen=True):
 
 
 class ScriptTree(Record, frozen=True):
-    """A function of the user's code that calls itself, such as for a tree."""
+    """A function of the user's code whose calls each call it several times, as for a tree."""
 
     file: Text = None
     line: Int = None

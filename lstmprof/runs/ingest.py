@@ -180,7 +180,7 @@ class Task:
         return done
 
     def made_before(self) -> Ingested | None:
-        """Return the existing run of the same unchanged files."""
+        """Return the existing run of the same unchanged files; with ``force``, None."""
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None

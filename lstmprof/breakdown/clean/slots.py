@@ -256,7 +256,7 @@ def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Int
 
 
 def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: Ints) -> None:
-    """Match the events of each step to the step with the most events."""
+    """Set each event's ``position`` to that of its partner in the longest sequence."""
     longest = max(ends, key=lambda span: span[1] - span[0])
     size = longest[1] - longest[0]
     if size < 2:
@@ -275,7 +275,7 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Match the remaining events to free events of the same name and shapes."""
+    """Give the other events free ``positions`` of equal labels, or new ones at the end."""
     unmatched = np.flatnonzero(positions == NONE).tolist()
     if not unmatched:
         return

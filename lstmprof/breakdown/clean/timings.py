@@ -112,7 +112,7 @@ def _faults(iterations: Iterations) -> Warning | None:
 
 
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
-    """Return how much longer steps take after the profile (0.5: 50 %)."""
+    """Return how much longer all steps take after the profile (0.5: 50 %); None if unsure."""
     long_rounds = [
         (before, after)
         for before, after in pairs
@@ -179,7 +179,7 @@ class Iterations:
         return [(before, after) for before, after in halves if len(before) and len(after)]
 
     def quantile_ns(self, quantile: float = QUANTILE, occasional_ns: float = 0.0) -> float:
-        """Estimate an iteration's time without disturbances, as a low quantile."""
+        """Return a quantile of the wall times; the default is an undisturbed iteration's time."""
         usual = float(np.quantile(self.wall_ns, quantile))
         # add work of only some steps, which the iteration at the quantile may lack
         return usual + min(occasional_ns, max(float(self.wall_ns.mean()) - usual, 0.0))

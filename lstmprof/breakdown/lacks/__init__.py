@@ -110,7 +110,7 @@ class Recording:
 
     @property
     def ops(self) -> int:
-        """Return the number of ops in the steps."""
+        """Return the number of ops in the steps, or of all ops if no step is marked."""
         return self.has.ops_in_steps if self.has.steps else self.has.ops
 
     @property

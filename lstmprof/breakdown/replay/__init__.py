@@ -42,7 +42,7 @@ __all__ = [
 def what_if(
     breakdown: Breakdown, rank_device: tuple[int | None, int | None], changes: Sequence[Change]
 ) -> list[Prediction]:
-    """Predict a device's median step for each of ``changes``."""
+    """Predict the median step, clean if possible, of a device or the host, per change."""
     if breakdown.has_clean:
         clean = breakdown.clean(*rank_device)
         return predictions(clean.events, median_step(clean.windows), changes)

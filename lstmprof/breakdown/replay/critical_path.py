@@ -55,7 +55,7 @@ class CriticalPath:
         self.intervals = list(reversed(list(self._backwards())))
 
     def saved_ns(self, part: str, share: float = 0.5) -> int:
-        """Return the ns that a step saves if ``part``, such as ``gemm``, gets shorter."""
+        """Return the ns that a step saves if ``part``, such as ``gemm``, shrinks by ``share``."""
 
         def shortened(ns: Ints) -> Ints:
             less = np.rint(np.maximum(ns, 0) * share).astype(np.int64)

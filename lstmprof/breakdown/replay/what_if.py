@@ -154,7 +154,7 @@ def _pairs(positions: Positions) -> list[tuple[int, int]]:
 
 
 def length_of(graph: StepGraph, hosts: Hosts, ends: Ints, vanished: Flags) -> int:
-    """Return the length of the replayed step."""
+    """Return the length of the replayed step in ns."""
     window = graph.window
     done = int(ends[~vanished].max(initial=window.start_ns))
     thread = graph.segments.column("thread").to_numpy()

@@ -109,7 +109,7 @@ class SortedTexts:
 
     @staticmethod
     def of(texts: Sequence[str], codes: Ints) -> SortedTexts:
-        """Sort the texts that ``codes`` of events use."""
+        """Return the column of ``texts[code]`` for each of ``codes``; ``NONE`` is null."""
         used = np.unique(codes[codes != NONE])
         values = sorted({texts[code] for code in used.tolist()})
         index_of = {text: index for index, text in enumerate(values)}
@@ -120,7 +120,7 @@ class SortedTexts:
 
 @dataclass(frozen=True)
 class _Work:
-    """The kernels and computing ops, grouped by rank, device and name."""
+    """The kernels and computing ops, grouped by rank, device and texts, such as the name."""
 
     bucket: Ints  # per event
     ns: Ints  # per event

@@ -56,7 +56,7 @@ def _ids(events: EventTable, rows: Ints) -> pa.Array:
 
 
 def parents(events: EventTable) -> Ints:
-    """Return the row of the innermost event around each event on its thread."""
+    """Return the row of the innermost event around each event on its thread, or ``NONE``."""
     thread = small(thread_ids(events))
     rows = small(nesting_order(events, np.flatnonzero(thread >= 0)))
     rows = rows[np.argsort(thread[rows], kind="stable")]
@@ -104,7 +104,7 @@ def _calls_with(events: EventTable, number: Ints) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Find for each of ``rows`` the first row ``among`` others with equal ``columns``."""
+    """Find for each of ``rows`` the first of ``among`` with equal ``columns``, or ``NONE``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     all_rows = np.concatenate([among, rows])
@@ -118,7 +118,7 @@ def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
 
 
 def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
-    """Find the op that issued each activity or runtime call."""
+    """Find the row of the op that issued each activity or runtime call, or ``NONE``."""
     is_op = events.is_kind("op")
     enclosing = inherited(parent, small(np.where(is_op, np.arange(len(events)), NONE)))
     runtime = events.is_kind("runtime")
@@ -141,7 +141,7 @@ def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
 
 
 def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
-    """Return the phase of each event as an index into ``PHASES``."""
+    """Return the phase of each event as an index into ``PHASES``, or ``NONE``."""
     # prefer the own name scope, then an enclosing event, the launch, an open range
     scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))
@@ -239,7 +239,7 @@ def with_forwards(events: EventTable) -> EventTable:
 
 
 def forwards(events: EventTable) -> Ints:
-    """Return the forward op whose gradient each backward op computes."""
+    """Return the row of the forward op whose gradient each backward op computes, or −1."""
     number = events.ints("sequence_number", UNKNOWN)
     numbered = events.is_kind("op") & (number >= 0)
     is_backward = numbered & (events.ints("forward_thread", 0) > 0)

@@ -51,7 +51,7 @@ class Database:
     most_rows: int
 
     def ints(self, table: str, *names: str) -> dict[str, Ints]:
-        """Return columns of integers, with ``UNKNOWN`` instead of other values."""
+        """Return columns of integers; ``UNKNOWN`` for other values and missing columns."""
         chunks = list(self.int_chunks(table, *names))
         empty = np.empty(0, np.int64)
         return {name: np.concatenate([empty, *(read[name] for read in chunks)]) for name in names}
@@ -109,7 +109,7 @@ class Database:
         return f"{keys} LEFT JOIN {quoted(other)} AS other NOT INDEXED ON other.rowid = {_KEY}"
 
     def _check_numbered(self, table: str) -> None:
-        """Refuse a column named ``rowid``, which would hide SQLite's row number."""
+        """Raise sqlite3.DatabaseError if a column's name would hide the row number."""
         if {"rowid", _KEY} & {name.lower() for name in self.columns[table]}:
             raise sqlite3.DatabaseError(f"table {table} has a column named rowid")
 

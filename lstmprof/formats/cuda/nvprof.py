@@ -211,7 +211,7 @@ def _overheads(database: Database) -> Iterator[Batch]:
 
 
 def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
-    """Join start and end markers to ranges."""
+    """Join start and end markers of equal id to ranges; a missing end is ``UNKNOWN``."""
     table = f"{_KIND}MARKER"
     if table not in database.columns:
         return []

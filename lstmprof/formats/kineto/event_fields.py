@@ -367,5 +367,5 @@ def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Ta
 
 
 def _packed(values: list[int]) -> Ints:
-    """Pack integers as int64."""
+    """Convert integers to int64; raise struct.error if one does not fit."""
     return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)

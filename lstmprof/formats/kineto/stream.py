@@ -145,7 +145,7 @@ class _Reader:
                 self._workers = stack.enter_context(Pool(self._count))
 
     def in_order(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, Piece | None]]:
-        """Yield (text, piece read from it), or None for a cut piece."""
+        """Yield (text, piece read from it); the piece is None if the text is not whole events."""
         if self._workers and self._folder:
             return self._shared(texts, self._workers, self._folder.path)
         return ((text, self.read(_content(text))) for text in texts)
@@ -346,7 +346,7 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Find where the list of events may end, latest first."""
+    """Find possible ends of the events, latest first: (end of event, closing bracket)."""
     matches = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(matches)]
 

@@ -68,7 +68,7 @@ class Process:
         self.string = functools.lru_cache(_CACHED_STRINGS)(self._string)
 
     def chunks(self, table: str, *columns: str) -> Iterator[Mapping[str, Ints]]:
-        """Yield columns of a table in chunks, with category and stack id."""
+        """Yield columns of a table, if it exists, in chunks, with category and stack id."""
         own, events = self._table(table), self._table("event")
         if own not in self._database.columns:
             return
@@ -276,7 +276,7 @@ class Events:
         return {**self._timed(read), "correlation_id": positive(read["stack_id"])}
 
     def _with_name_and_device(self, batch: Batch) -> Batch:
-        """Drop events without a name or device."""
+        """Drop and count events without a name, and activities without a device."""
         is_known = batch.texts["name"].is_valid().to_numpy(zero_copy_only=False)
         if "device" in batch.ints:
             is_known = is_known & (batch.ints["device"] != UNKNOWN)

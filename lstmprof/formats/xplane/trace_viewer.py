@@ -74,7 +74,7 @@ class _Lines:
 
     @cached_property
     def streamed(self) -> set[tuple[str, int]]:
-        """Return the devices whose streams are separate processes."""
+        """Return the keys of the devices whose streams are separate processes."""
         return {d.key for d in self.devices.values() if d.stream is not None}
 
     def is_host(self, pid: int | None) -> bool:
@@ -188,7 +188,7 @@ def _whole_ps(microseconds: object) -> str | None:
 
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
-    """Return the stream that a line of a GPU shows."""
+    """Return the number of the stream that a line of a GPU shows; None if it is no stream."""
     # treat a line without a name as a stream if it contains kernels or copies
     if line is None:
         return tid if _DETAILS & stats.keys() else None

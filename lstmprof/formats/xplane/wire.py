@@ -219,7 +219,7 @@ class Outline:
 
 
 def outline(raw: RawFile) -> Outline:
-    """Parse everything but the events, and find where they are in the file."""
+    """Parse all but the events, and find their bytes; raise OddError if the layout is odd."""
     rest, planes, pieces = [], [], []
     for tag, start, value, stop in _fields(raw, 0, raw.length):
         if tag == _PLANES:
@@ -234,7 +234,7 @@ def outline(raw: RawFile) -> Outline:
 
 
 def plane_names(raw: RawFile) -> list[bytes]:
-    """Return the names of the planes."""
+    """Return the names of the planes; raise OddError if the layout is unusual."""
     names, count = [], 0
     for plane_tag, _, plane, end in _fields(raw, 0, raw.length):
         name: tuple[int, int] | None = None

@@ -308,7 +308,7 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """Return when the loop's last matmul starts, to sort the loops of a stack."""
+    """Return when the loop's last matmul or cell op starts, to sort the loops of a stack."""
     work = [row for row in loop.rows.tolist() if step.node(row).role in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 

@@ -108,7 +108,7 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _innermost(rows: list[int], parent: Ints) -> list[int]:
-    """Return the events in ``rows`` that contain no other of these events."""
+    """Return the events in ``rows`` that are not the parent of another of them."""
     around = {int(parent[row]) for row in rows}
     return [row for row in rows if row not in around]
 

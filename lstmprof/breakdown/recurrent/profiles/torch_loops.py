@@ -141,7 +141,7 @@ class _Reader:
         return self.texts[int(self.names[row])]
 
     def operands(self, row: int) -> tuple[Shape | None, Shape | None]:
-        """Return the shapes of a matmul's data, and of its weight as (inner, outer)."""
+        """Return a matmul's data and weight (inner, outer), or another op's (input, None)."""
         key = (int(self.names[row]), int(self._shapes[row]))
         if key not in self._memory:
             self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
@@ -172,7 +172,7 @@ class _Reader:
         return own if inside == NONE else self.dtype(inside) or own
 
     def codes(self, rows: Ints, roles: Ints, compiled: Flags) -> Ints:
-        """Return a code per op, the same code for ops with equal names, widths and roles."""
+        """Return a code per op, equal for equal name, widths, role and ``compiled``."""
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
         listed = zip(rows.tolist(), roles.tolist(), compiled.tolist(), strict=True)
