@@ -169,7 +169,7 @@ class Diagnosis:
 
     @property
     def shown(self) -> tuple[Explained, ...]:
-        """Return the kinds of time that are long enough to show to people."""
+        """Return the kinds of time to show; () if two runs are compared without a known cause."""
         if self.fast is not None and self.dominant is None:
             return ()
         return tuple(e for e in self.findings if abs(e.finding.share or 0) >= LEAST_SHARE)
@@ -324,7 +324,7 @@ def diagnose_all(
 
 
 def _with_measured_gains(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> Diagnosis:
-    """Replace the predicted saving of a fix by a measured one, from a run that has the fix."""
+    """Add measured gains from runs that have a fix; drop a fix that does not help there."""
     findings = []
     for explained in diagnosis.findings:
         advice = (with_measured_gain(a, diagnosis.slow, group) for a in explained.remedies)

@@ -124,7 +124,7 @@ class Gate:
 
     @property
     def state(self) -> State:
-        """Return the worst state of all pairs."""
+        """Return the worst state; a base run without a pair counts as ``inconclusive``."""
         states = {verdict.state for verdict in self.verdicts}
         # do not pass if a new run is missing
         states |= {"inconclusive"} if self.only_base else set()
@@ -276,7 +276,7 @@ def _change(ratio: float) -> str:
 
 
 def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> str:
-    """Return how to capture again so that the first inconclusive limit can be decided."""
+    """Return what to do so that the first inconclusive limit can be decided; "" if unknown."""
     first = next(j for j in judged if j.state == "inconclusive")
     if first.value is None:
         return ""

@@ -79,7 +79,7 @@ class Point:
 
     @property
     def label(self) -> str:
-        """Return the label of the run, or ``(no label)`` with its start time."""
+        """Return the label of the run, or ``(no label)`` with its start time or name."""
         name = self.when[:16].replace("T", " ") or self.profile.name
         return self.profile.info.label or f"{_NO_LABEL}{name}"
 

@@ -175,7 +175,7 @@ class _Event(msgspec.Struct):
 
     @property
     def is_timed(self) -> bool:
-        """Return whether the event becomes a row of the events table."""
+        """Return whether the event becomes a row of the events table, if its time is valid."""
         return self.ph == "X" and str(self.cat).lower() != PROFILER_SPAN
 
 

@@ -29,7 +29,7 @@ _Floats = NDArray[np.float64]
 def lanes(
     read: Callable[[], Iterable[pa.Table]], windows: Sequence[Window]
 ) -> list[tuple[Lane, ...]]:
-    """Return the counters to draw for each step."""
+    """Return the counters to draw for each step; ``read`` is called twice."""
     drawn: list[dict[Series, _Drawn]] = [defaultdict(_Drawn) for _ in windows]
     for series, time_ns, values in levels(read):
         for window, of_window in zip(windows, drawn, strict=True):

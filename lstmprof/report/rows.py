@@ -227,7 +227,7 @@ def _round_words(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Return pairs of runs: with the baseline first, then by difference."""
+    """Return each group's pairs by difference, baseline first; large groups: no other pairs."""
     ordered = []
     for group in groups:
         members = [run.profile for run in runs if run.facts.group == group.number]

@@ -337,7 +337,7 @@ def depths(events: EventTable) -> Ints:
 
 
 def part_codes(events: EventTable) -> Ints:
-    """Return each event's part of the breakdown as an index in ``PARTS``."""
+    """Return each event's part as an index in ``PARTS``; −1 for a step or range."""
     places = {name: position for position, name in enumerate(PARTS)}
     other = places["other"]
     category = events.mapped("category", lambda name: places.get(name, other), other)

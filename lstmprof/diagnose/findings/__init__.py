@@ -107,7 +107,7 @@ def wait_of(kind: str) -> str:
 def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
-    """Sort kinds of time by the savings of their group, then by their own savings."""
+    """Sort kinds by savings of their group, wait and own, largest first; unknown causes last."""
     group_ns: Counter[str] = Counter()
     wait_ns: Counter[str] = Counter()
     for row in rows:
@@ -256,7 +256,7 @@ def findings(
 
 
 def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Difference]:
-    """Move initialisation before work, because later steps have no initialisation."""
+    """Move initialisation first if only work precedes it, and its share is large enough."""
     place = next((i for i, row in enumerate(ranked) if row.kind == causes.START), 0)
     start, before = ranked[place : place + 1], ranked[:place]
     named = sum(row.slow_ns for row in start) >= NAMED_SHARE * whole_ns

@@ -56,7 +56,7 @@ class Shape:
 
 
 def shape_of(breakdown: Breakdown) -> Shape:
-    """Return the network that a run computes."""
+    """Return the network that a run computes; raise UsageError if it is unknown."""
     info = breakdown.run.info
     workload = workload_of(info)
     if workload is not None and info.mode is not None:

@@ -251,7 +251,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
 
 
 def _source(remedy: Remedy, framework: str | None) -> str:
-    """Return the first source that is not another framework's page."""
+    """Return the first source that is not another framework's page, else the first."""
     others = [site for of, sites in _SITES.items() if of != framework for site in sites]
     own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))
     return remedy.sources[0] if framework not in _SITES else next(own, remedy.sources[0])

@@ -167,7 +167,7 @@ def retraces(f: Finding) -> Match | None:
 
 
 def _longest_compiled(profile: StepProfile) -> str | None:
-    """Return the op around the compilations that take the most time."""
+    """Return the op whose compilations take most time, preferably one with a known change."""
     spent_ns: Counter[str] = Counter()
     for fact in profile.seen.compiled:
         if fact.within:

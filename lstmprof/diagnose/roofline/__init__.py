@@ -113,7 +113,7 @@ class Roofline:
 
     @property
     def gemm_flops_per_s(self) -> float | None:
-        """Return the flops of the matmuls per second of the step."""
+        """Return the flops of the matmuls per second of the clean step."""
         products = flops((bound.cost for bound in self.bounds), "gemm")
         return products / self.clean_ns * 1e9 if self.clean_ns else None
 

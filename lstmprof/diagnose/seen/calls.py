@@ -145,7 +145,7 @@ def loads(name: str) -> bool:
 
 
 def steps_before(lane: Lane) -> int:
-    """Return how many steps ran before the profile."""
+    """Return how many steps ran before the profile; 0 without step markers."""
     numbers = lane.step[lane.rank & (lane.step != NONE)]
     # count earlier steps; frameworks number steps from 0 or 1
     return max(0, int(numbers.min()) - 1) if len(numbers) else 0
@@ -200,7 +200,7 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield, per op, a first call that takes unusually long, and the usual time."""
+    """Yield, per op, each process's first call if unusually long, and the usual time in ns."""
     events = lane.events
     computes = events.column("category").is_valid().to_numpy()
     computes &= ~events.is_one_of("category", "other", "collective")

@@ -144,7 +144,7 @@ class Lane:
         return np.where(issuer != NONE, issuer, by_parent)
 
     def inside(self, roots: Flags) -> Ints:
-        """Return for each event the nearest of the ``roots`` that encloses or launched it."""
+        """Return each event's nearest root: itself, one around it or its launcher, or ``NONE``."""
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():
             return own

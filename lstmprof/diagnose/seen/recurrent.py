@@ -150,7 +150,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
 
 
 def weights(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies of weights inside cuDNN or MIOpen layers."""
+    """Return the copies of weights inside cuDNN or MIOpen layers, without layout changes."""
     roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     for_layout = lane.inside(lane.events.is_one_of("name", *_RELAYS) & (roots != NONE)) != NONE
     rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)

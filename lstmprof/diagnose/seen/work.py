@@ -217,7 +217,7 @@ def _half(dtypes: str) -> str | None:
 
 
 def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
-    """Read (m, k, n) from input shapes; input ``first`` is (…, m, k)."""
+    """Return a function: input shapes → (m, k, n); input ``first`` is (…, m, k)."""
     return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
 
 

@@ -59,7 +59,7 @@ def _may_block(name: str) -> bool:
 
 
 def _late_launches(events: EventTable, work: Ints) -> Ints:
-    """Return the times at which an idle device begins work that the host launched too late."""
+    """Return when an idle device begins work launched too late; ``work`` is sorted by start."""
     begins, ends = Covered(events.start_ns[work], events.end_ns[work]).bounds
     first = work[np.searchsorted(events.start_ns[work], begins[1:])]
     call = events.rows_named("launch_id")[first]

@@ -182,7 +182,7 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
 
 
 def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice) -> float | None:
-    """Return which share of its waits for the late rank a rank would save without them."""
+    """Return by which share of its waits for the late rank a rank would finish earlier."""
     rank, device = waiting
     waits_ns: dict[int | None, dict[int, int]] = defaultdict(dict)
     for row in in_common(breakdown.table("collectives").to_pylist()):
@@ -306,7 +306,7 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[RankDevice | None]:
-    """Return the late rank of each step; None if no rank is clearly late."""
+    """Return the late (rank, device) of each step; None if none is clearly late."""
     waits: dict[int | None, Counter[RankDevice]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_rank_device(row)] += row["waits_ns"]

@@ -159,7 +159,7 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
-    """Give all kernels of one op call the same number (TensorFlow 1)."""
+    """Return each kernel's op call as a number; ``NONE`` if not named after an op (TF 1)."""
     ops, op_texts = events.texts("op_name")
     names, texts = events.texts("name")
     calls = np.full(len(rows), NONE, dtype=np.int64)

@@ -30,7 +30,7 @@ _OTHER_KINDS = {"range": "ranges", "device_sync": "waits"}
 
 
 class Arrows:
-    """The arrows from launches to the kernels or copies that they launched."""
+    """The arrows from launches to later kernels or copies, numbered ``first`` + event id."""
 
     def __init__(self, packed: Packed, first: int = 1) -> None:
         self.first = first
