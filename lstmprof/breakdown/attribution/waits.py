@@ -82,7 +82,7 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device was idle in a profile, and the device's longest launch latency."""
+    """When a device was idle in a profile, and the longest time that counts as latency."""
 
     since_ns: Ints  # when the device became idle, for each time that it was idle
     until_ns: Ints  # when the next activity began

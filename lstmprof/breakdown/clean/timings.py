@@ -170,7 +170,7 @@ class Iterations:
         return np.zeros(len(self), np.int64) if rounds is None else rounds
 
     def before_and_after(self) -> list[tuple[Ints, Ints]]:
-        """Return the wall times before and after the profile, for each process."""
+        """Return the wall times before and after the profile, for each process with both."""
         late = self.column("after_profile")
         if late is None:
             return []
