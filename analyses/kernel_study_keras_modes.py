@@ -30,7 +30,7 @@ MODES = {"keras-lstm": 0, "keras-lstm-mode1": 1, "keras-lstm-mode2": 2}
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return, per mode, the step time and the shares of matmuls and idle time."""
+    """Return, per network and mode, the step time and the shares of matmuls and idle time."""
     own = steps.table(runs)
     own = own[own.implementation.isin(MODES) & (own["mode"] == "forward")]
     ledgers = {run.name: run.ledger().to_pandas() for run in runs if run.name in set(own.run)}

@@ -105,7 +105,7 @@ def _parts(text: str) -> Tuple[str, str]:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that a file defines or imports."""
+    """Yield the names that a file defines or imports; ``*`` for ``from x import *``."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node.name

@@ -67,7 +67,7 @@ class Lifeline:
 
 
 def export(folder: Path, place: str = ".") -> None:
-    """Export the nsys report to SQLite, and add both files to the worker's result."""
+    """Export the nsys report to SQLite; both files, gzipped, become the profiles."""
     # import late, because a machine that only captures may lack libraries for reading profiles
     from lstmprof.formats.cuda.nsys import export_command
 

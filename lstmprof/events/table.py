@@ -188,7 +188,7 @@ class EventTable:
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write the table to a Parquet file."""
+        """Write the table to a Parquet file; subclasses may stop early if ``stop`` is set."""
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))
 

@@ -112,7 +112,7 @@ def _json(document: Any) -> tuple[str, str]:
 
 
 def trace_events(document: Any) -> list[Any] | None:
-    """Return the events of a Chrome trace."""
+    """Return the events of a Chrome trace (a list, or ``traceEvents`` of an object), or None."""
     events = document.get("traceEvents") if isinstance(document, dict) else document
     return events if isinstance(events, list) else None
 

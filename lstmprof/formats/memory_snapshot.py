@@ -261,7 +261,7 @@ def _counts(
 
 
 def _line(frames: Any) -> str:
-    """Name the innermost line of the user's code: ``function (file:line)``."""
+    """Name the innermost line of own code, else of a package: ``function (file:line)``."""
     stack = msgspec.convert(frames, list[_Frame])
     python = [
         frame for frame in stack if frame.filename.endswith(".py") or frame.filename[:1] == "<"

@@ -305,7 +305,7 @@ def objects(value: Any) -> list[dict[str, Any]]:
 
 
 def last_border(text: bytes, start: int = 0, stop: int | None = None) -> int:
-    """Return the position of the last comma between two JSON objects, or 0."""
+    """Return the position of the last comma between objects in ``text[start:stop]``, or 0."""
     brace = len(text) if stop is None else stop
     for _ in range(_MOST_TRIES):
         brace = text.rfind(b"{", start, brace)
@@ -376,7 +376,7 @@ class Members:
 
 
 def members(raw: RawFile) -> Members:
-    """Return the first ``MOST_FILES`` files of an archive."""
+    """Return the files among the first ``MOST_FILES`` entries of an archive."""
     files: list[Member] = []
     try:
         with tarfile.open(fileobj=io.BytesIO(raw.content)) as tar:

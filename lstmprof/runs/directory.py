@@ -197,7 +197,7 @@ def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> No
 
 
 def _moved(content: Path, place: Path) -> bool:
-    """Rename ``content`` to ``place``, if ``place`` does not exist."""
+    """Rename ``content`` to ``place`` if nothing is there; return whether it was renamed."""
     try:
         if not place.exists():
             content.rename(place)

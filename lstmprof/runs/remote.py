@@ -93,7 +93,7 @@ def _record_at(url: str) -> tuple[bytes, str] | None:
 
 
 def run_urls_at(url: str) -> list[str]:
-    """Return the URL of the run, or of the runs directly inside."""
+    """Return the URLs of the run at ``url`` or of the runs directly inside, sorted by name."""
     with _reached(url):
         system, path = _opened(url)
         # avoid isdir, which downloads the file over HTTP

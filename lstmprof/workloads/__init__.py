@@ -71,7 +71,7 @@ OVERRIDABLE = tuple(field for field, _ in _SUFFIXES)
 
 
 def with_overrides(workload: Workload, **fields: object) -> Workload:
-    """Replace fields of a workload, and append them to its name."""
+    """Replace the fields that are not None, and append them to the workload's name."""
     given = {k: v for k, v in fields.items() if v is not None and v != getattr(workload, k)}
     suffix = "".join(
         "-" + _suffix(field, letter, given[field]) for field, letter in _SUFFIXES if field in given
@@ -194,8 +194,10 @@ class Batch:
     """One batch of data in NumPy arrays, time first."""
 
     inputs: object  # float32 (time, batch, features), or int64 tokens (time, batch)
-    targets: object  # int64 classes or float32 values, ([time,] batch, …)
-    lengths: object  # (batch,): time steps of each sequence
+    # int64 classes ([time,] batch), float32 ([time,] batch, classes), int64 CTC labels from 1
+    # (batch, labels), or empty for ``mean``
+    targets: object
+    lengths: object  # (batch,): time steps of each sequence; later inputs are zero
 
 
 def batch(w: Workload, seed: int) -> Batch:

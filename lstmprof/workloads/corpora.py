@@ -23,7 +23,7 @@ START, BEYOND, FIRST = 1, 2, 3
 
 
 def tokens(w: Workload, seed: int) -> Tuple[Any, Any]:
-    """Return the (inputs, targets) of a batch, time first."""
+    """Return (inputs, targets), time first; the targets of imdb.npz are (batch,)."""
     assert w.data is not None
     try:
         if zipfile.is_zipfile(w.data):

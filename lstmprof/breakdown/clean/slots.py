@@ -148,7 +148,7 @@ def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
 def _parents(
     events: EventTable, rows: Ints, window: Ints, windows: Sequence[Window]
 ) -> tuple[Ints, Ints]:
-    """Return each event's parent and step; an activity's parent is its launch."""
+    """Return each event's parent (< 0: none) and step; an activity's parent is its launch."""
     thread = thread_ids(events)
     step_thread = np.array(
         [NONE if w.thread is None else w.thread for w in windows], dtype=np.int64

@@ -181,7 +181,7 @@ class Streams:
         return None if later is None else later.first_from(int(step.end_ns[call]))
 
     def activity_before_event(self, thread: int, at_ns: int) -> int | None:
-        """Return the last activity that ``thread`` launched before its last CUDA event record."""
+        """Return the activity that ``thread`` launched before its last event before ``at_ns``."""
         records = self._recorded.get(thread)
         last = None if records is None else records.last_before(at_ns)
         return None if last is None else self.launched_last(thread, last)

@@ -93,7 +93,7 @@ def _work(events: EventTable) -> Ints:
 
 
 def _issuers(events: EventTable, rows: Ints) -> Ints:
-    """Return the op that issued each event of ``rows``; an op issues itself."""
+    """Return the op that issued each event of ``rows``, or ``NONE``; an op issues itself."""
     return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 

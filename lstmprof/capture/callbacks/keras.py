@@ -44,7 +44,7 @@ class Profile(keras.callbacks.Callback):  # type: ignore[misc]
         self._metrics.update(self._profile.step_end(follows=follows))
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Add new metrics to ``logs`` for the callbacks that come later in the list."""
+        """Add new metrics to ``logs`` for later callbacks; end the run after the last epoch."""
         if epoch + 1 == (self.params or {}).get("epochs"):
             self._metrics.update(self._profile.end())
         if logs is not None:

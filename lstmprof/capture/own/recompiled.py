@@ -42,7 +42,7 @@ _Signature = Dict[str, List[_Leaf]]
 
 
 class Recompilations:
-    """Writes to run.json which functions were compiled again, and why."""
+    """Notes in the facts for run.json which functions were compiled again, and why."""
 
     def __init__(
         self,

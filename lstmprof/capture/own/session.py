@@ -270,7 +270,7 @@ class Session:
             self._phase = outer
 
     def _is_mine(self) -> bool:
-        """Return whether to measure this call of ``step``."""
+        """Return whether to measure this ``step`` call; UsageError if it is misplaced."""
         if self._steps is None or os.getpid() != self._pid:  # a forked process
             return False
         # reject ``step()`` from a second thread: all steps must run in one thread

@@ -57,7 +57,7 @@ def _end_by(error: BaseException) -> NoReturn:
 
 
 def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any:
-    """Return the code of the script or module, with a decorated step function."""
+    """Return the script's or module's code, with a decorated step; set ``sys.argv``."""
     place, source, code = (_run_module if request.module else _run_file)(request.target, module)
     module.__dict__["__file__"] = place
     sys.argv = [place if request.module else request.target, *request.arguments]

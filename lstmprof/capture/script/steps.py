@@ -169,7 +169,7 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the key called least often: ``["a", "b", "a"]`` -> ``"b"``."""
+    """Return the rarest key; of counts that differ by 1, the key whose first call is last."""
     # treat counts that differ by one as equal, because the last step may be incomplete
     counts = {key: calls.count(key) for key in calls}
     fewest = min(counts.values())

@@ -301,7 +301,7 @@ class ImportWatch(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[Any]:
-        """Find a module as Python does, and wrap its loader."""
+        """Find a watched module as Python does, and wrap its loader; None for others."""
         attach = self._attach.pop(name, None)
         if attach is None:
             return None

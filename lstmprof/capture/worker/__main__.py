@@ -166,7 +166,7 @@ def _leave_out(row: Implementation) -> None:
 
 
 def _computes_workload(request: CaptureRequest, device: str, report: Report) -> Optional[bool]:
-    """Return whether the user's file computes the workload."""
+    """Return whether the user's file computes the workload; None without a file."""
     if request.file is None:
         return None
     from lstmprof.capture.worker.checked_file import computes_workload

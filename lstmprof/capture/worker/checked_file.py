@@ -29,7 +29,7 @@ Arrays = Dict[str, Any]
 def computes_workload(
     file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]
 ) -> bool:
-    """Check a file that claims to compute the workload, because it has ``load``."""
+    """Return whether a file has ``load``; raise CaptureError if its results then differ."""
     if not file.claims:
         report("{} {}".format(file.file.file_name, NO_CLAIM))
         return False

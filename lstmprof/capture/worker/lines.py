@@ -112,7 +112,7 @@ class LineSampler:
 
     @contextlib.contextmanager
     def sampling_stacks(self) -> Iterator[None]:
-        """Run the sampling thread."""
+        """Run the sampling thread inside the ``with`` block."""
         usual = sys.getswitchinterval()
         thread = threading.Thread(target=self._sample_often, name="lstmprof lines", daemon=True)
         gc.callbacks.append(self._time_collection)

@@ -276,7 +276,7 @@ def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
 
 
 def _sequence_ctc(scores: Array, target: Array) -> Tuple[float, Array]:
-    """Return −log p(target), and the probability of each class at each time."""
+    """Return −log p(target), and p(class | target) (time, classes), of log probabilities."""
     # write a blank before, between and after the labels
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target

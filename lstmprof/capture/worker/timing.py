@@ -97,7 +97,7 @@ def timed(
     most_ns: Optional[int] = None,
     least: int = LEAST_ITERATIONS,
 ) -> List[Iteration]:
-    """Run and time steps; return one row each."""
+    """Run and time steps; after ``most_ns``, stop if ``least`` are timed; return the rows."""
     rows: List[Iteration] = []
     began_ns = reported_ns = clock()
     step, usage = loop.step, loop.usage

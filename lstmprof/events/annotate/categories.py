@@ -81,7 +81,7 @@ def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:
 
 
 def _rules(events: EventTable, captured: bool) -> Codes:
-    """Return for each event the number of the rule that decides its category."""
+    """Return for each event the number of the rule for its category, or ``NONE``."""
     links = _Links(events)
     op_rules = _op_rules(events, links)
     in_library = op_rules == _NUMBER[LIBRARY_OP]

@@ -141,7 +141,7 @@ def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
 
 
 def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
-    """Return the phase of each event as an index into ``PHASES``."""
+    """Return the phase of each event as an index into ``PHASES``, or ``NONE``."""
     # prefer the own name scope, then an enclosing event, the launch, an open range
     scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))

@@ -46,7 +46,7 @@ class Window:
 
 
 def median_step(windows: Iterable[Window]) -> Window:
-    """Return the window of median length."""
+    """Return the window of median length; if two are in the middle, the shorter one."""
     by_length = sorted(windows, key=lambda window: window.length_ns)
     return by_length[(len(by_length) - 1) // 2]
 

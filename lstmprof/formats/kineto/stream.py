@@ -346,7 +346,7 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Find where the list of events may end, latest first."""
+    """Find possible ends of the events, latest first: (end of event, closing bracket)."""
     matches = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(matches)]
 

@@ -162,7 +162,7 @@ def _counters(
 
 
 def _device(allocator: str) -> int:
-    """Return the GPU of an allocator: ``GPU_0_bfc`` -> 0."""
+    """Return the GPU of an allocator: ``GPU_0_bfc`` -> 0; ``_NONE`` for host memory."""
     named = _ON_GPU.fullmatch(allocator)
     return int(named[1]) if named else _NONE
 

@@ -47,7 +47,7 @@ class Network:
         workspace.RunNetOnce(self.model.param_init_net)
 
     def _last_layer(self) -> Any:
-        """Return the last layer's outputs ([time,] batch, hidden)."""
+        """Return the last layer's outputs (time, batch, hidden), or the last step's (1, …)."""
         w, steps = self.workload, "inputs"
         for layer in range(w.layers):
             whole = w.every_step or layer < w.layers - 1
@@ -85,7 +85,7 @@ def build(workload: Workload) -> Network:
 
 
 def _shared_names(module: Network) -> Dict[str, Any]:
-    """Map Caffe2's names to common names: ``l0/i2h_w`` -> ``weight_ih_l0``."""
+    """Map Caffe2's names (``l0/i2h_w``) to common names, and second biases to None."""
     names: Dict[str, Any] = {"head_w": "head"} if module.workload.head else {}
     for layer in range(module.workload.layers):
         for own, kind in KINDS.items():

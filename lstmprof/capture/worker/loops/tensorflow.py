@@ -252,7 +252,7 @@ class File(UsersFile):
             keras.utils.set_random_seed(SEED)
 
     def fault(self, network: Any) -> Optional[str]:
-        """Say what is wrong if the network is no tf.Module or Keras model."""
+        """Say what is wrong if the network is not callable or has no trainable_variables."""
         if callable(network) and hasattr(network, "trainable_variables"):
             return None
         return "a {}, not a tf.Module or a Keras model".format(type(network).__name__)

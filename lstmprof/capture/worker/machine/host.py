@@ -66,7 +66,7 @@ def cuda_devices() -> int:
 
 
 def flush_denormals() -> None:
-    """Treat denormals as zero in this thread and those that it starts."""
+    """Treat denormals as zero in this thread and those that it starts (x86-64 Linux)."""
     # on other systems, only a switch of the framework can flush denormals
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return
@@ -162,7 +162,7 @@ def allowed_cpus() -> List[int]:
 
 
 def take_cpus(threads: Optional[int], given: Sequence[int] = ()) -> Optional[List[int]]:
-    """Restrict this process and its thread pools to some CPUs, by default the idlest."""
+    """Restrict this process and thread pools to CPUs; call before a framework's import."""
     allowed = allowed_cpus()
     if threads and threads > len(allowed):
         raise CaptureError(

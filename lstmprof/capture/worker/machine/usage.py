@@ -82,7 +82,7 @@ class Waiting(NamedTuple):
 
 
 class ThreadWaits(NamedTuple):
-    """How long threads have waited for a CPU: /proc folder -> thread -> ns."""
+    """The calling thread's CPU time, and CPU waits: /proc folder -> thread -> ns."""
 
     cpu_ns: int
     waited_ns: Dict[str, Dict[str, int]]
@@ -135,7 +135,7 @@ def _waits_in(folder: str) -> Dict[str, int]:
 
 
 def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
-    """Return how long threads ran and waited between two readings."""
+    """Return the calling thread's CPU time, and all threads' waits, between two readings."""
     if before is None or after is None:
         return Waiting()
     more = {}

@@ -144,7 +144,7 @@ class NsysProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """Open the range that nsys records."""
+        """Open the range that nsys records, except in the discarded first session."""
         self._sessions += 1  # the first session is discarded
         with (self._ranges if self._sessions > 1 else no_ranges)(NSYS_RANGE):
             yield
