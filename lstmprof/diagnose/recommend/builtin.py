@@ -112,7 +112,7 @@ def against_builtin(
 
 
 def request_of(shape: Shape, implementation: str | None = None) -> CaptureRequest:
-    """Request a capture of the layer op for this network."""
+    """Request a capture of this network's layer op; raise UsageError if it cannot run here."""
     framework = shape.framework or ""
     called = FRAMEWORK_NAMES.get(framework, framework or "the unknown framework of the run")
     rows = [r for n in LAYER_ROWS.get(framework, ()) if (r := implementations.ROWS.get(n))]

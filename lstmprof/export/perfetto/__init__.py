@@ -56,7 +56,7 @@ def write(
     steps: Sequence[Window] | None = None,  # for the tracks of the breakdown
     span: Span | None = None,  # omit events outside
 ) -> int:
-    """Write a run to ``path``, whole or not at all; return its size in bytes."""
+    """Write a run, whole or not at all, gzipped for ``.gz``; return the size in bytes."""
     refuse(path, force=force)
     names = dict.fromkeys((*run_slices.READS, *OF_LEDGER))
     events = breakdown.packed(list(names))
