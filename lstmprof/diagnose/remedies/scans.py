@@ -138,9 +138,8 @@ def gates_apart(f: Finding) -> Match | None:
     if not steps or forward <= steps:
         return None
     paths = {path: times for path, times in profile.seen.paths.items() if "while/body/" in path}
-    needless = sum(
-        max(times - steps, 0) for path, times in paths.items() if _BY_MATMUL.search(path)
-    )
+    by_matmul = sum(times for path, times in paths.items() if _BY_MATMUL.search(path))
+    needless = (1 - steps / forward) * by_matmul  # one path per gate in Flax, one for all elsewhere
     return Match(
         f"{count(steps)} time steps run {count(forward)} matmuls, but one per time step is enough",
         round(f.slow_ns * needless / sum(paths.values())),

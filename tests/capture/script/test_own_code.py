@@ -174,7 +174,7 @@ CASES = [
     ),
     Case(
         *("tf_function", "tensorflow", "compile", "trace once", ("lstm", 7, 8, 6, 16, 1, 1)),
-        fix="pass epoch as a tensor",
+        fix="pass epoch as a tf.constant",
         calls=1,
     ),
     Case(
