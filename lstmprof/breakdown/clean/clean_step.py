@@ -182,7 +182,7 @@ def clean_step(
         usual = 0.0 if starved else QUANTILE
         least_between = BETWEEN_PROCESSES
         if iterations:
-            timed = iterations.quantile_ns(usual, slots.occasional_ns(times))
+            timed = iterations.quantile_ns(usual, slots.occasional_ns(times, usual))
             most_ns = iterations.undelayed_ns
             if device is None and not starved:
                 blocked_ns = iterations.blocked_ns

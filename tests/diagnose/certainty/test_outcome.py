@@ -110,6 +110,15 @@ def test_the_same_calls_that_a_setting_makes_slower_have_that_cause() -> None:
     assert "oneDNN" in told.verdict.evidence
 
 
+def test_slower_calls_that_explain_little_are_no_cause_even_if_a_setting_differs() -> None:
+    """``aten::tanh`` takes 5 times as long, which is an eighth of the difference."""
+    on, off = ({**IMPLEMENTATION, "settings": {"onednn": is_on}} for is_on in (True, False))
+    told = of(ran("b", 8.4, 1.4, 0.5, facts=off), pointwise_ms=0.1, facts=on)
+    slower = [e.finding for e in told.findings if e.finding.kind == causes.SLOWER]
+    assert slower
+    assert told.outcome.state == "unknown"
+
+
 def test_one_call_that_is_slower_than_the_others_is_named_and_no_cause() -> None:
     same: Any = {"facts": IMPLEMENTATION}
     told = of(ran("b", pointwise_ms=15, **same), **same)

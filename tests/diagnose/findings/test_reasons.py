@@ -151,6 +151,11 @@ def test_it_is_of_the_slow_run_alone(fast: Facts, slow: Facts, name: str) -> Non
             {"timing_threads": [thread(60, "1"), thread(60, "1")]},
             {"timing_threads": [thread(60, "1", 40), thread(60, "1", 40)]},
         ),
+        # more busy threads than CPUs, but they wait as long as in the other run
+        (
+            {"timing_threads": [thread(60, "0", 40), thread(9, "0")]},
+            {"timing_threads": [thread(60, "1", 40), thread(60, "1", 40)]},
+        ),
         # the second does a tenth of the work
         (
             {"timing_threads": [thread(90, "0"), thread(90, "1")]},
