@@ -40,7 +40,7 @@ MARK = "lstmprof: "
 
 @dataclasses.dataclass(frozen=True)
 class CaptureRequest:
-    """What to capture, and how."""
+    """The settings of one capture."""
 
     implementation: str
     workload: Workload

@@ -22,7 +22,7 @@ __all__ = ["DeviceFacts", "EventTable", "Profile"]
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What a profile says about one device."""
+    """Facts about one device from a profile."""
 
     compute_capability: str | None = None  # such as 8.0
     multiprocessors: int | None = None  # of a slice, if the GPU is divided (MIG)

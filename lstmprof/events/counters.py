@@ -246,7 +246,7 @@ class Collected(Chunks):
 
 
 class Series(NamedTuple):
-    """What distinguishes one counter from another."""
+    """The fields that distinguish one counter from another."""
 
     rank: int | None
     pid: int | None

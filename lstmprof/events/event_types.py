@@ -25,7 +25,7 @@ from lstmprof.events.table import NONE, UNKNOWN
 _SOURCE = ("rank", "pid", "tid", "device")
 #: Columns from which the step windows are computed.
 WINDOW_COLUMNS = ("kind", "name", "start_ns", "dur_ns", *_SOURCE)
-#: Largest number of events of which all are used to compute the step windows.
+#: Largest number of events for which all events are used to compute the step windows.
 FEW_EVENTS = 2**17
 #: Repeats of the first op, so that its thread stays the busiest among few chosen events.
 _REPEATS = 5

@@ -1,4 +1,4 @@
-"""What several charts share: data, axes, colours and captions."""
+"""Data, axes, colours and captions that several charts share."""
 
 from __future__ import annotations
 

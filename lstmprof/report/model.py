@@ -24,7 +24,7 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the page shows about one run."""
+    """The facts about one run that the page shows."""
 
     run: str
     label: str  # unique in its ``group``

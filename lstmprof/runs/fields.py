@@ -189,7 +189,7 @@ class RecordingInfo(Record, frozen=True):
 
 
 class Sampling(Record, frozen=True):
-    """What a sampler observed in a round, or why it did not run."""
+    """Observations of a sampler in a round, or the reason why it did not run."""
 
     sampler: Annotated[Text, fact("py-spy or perf", NEVER)] = None
     version: Annotated[Text, fact("version of the sampler", "it did not run")] = None

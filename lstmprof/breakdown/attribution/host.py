@@ -112,7 +112,7 @@ def with_whole_copies(events: EventTable, merged: Segments, computes: Flags) -> 
     runs = np.flatnonzero(events.is_kind("op") & events.is_one_of("name", _XLA_RUNS))
     if not len(runs) or len(merged.owner) < 3:
         return merged
-    # extend only copies, of which XLA records one thread (jax 0.11: ``CopyThunk``)
+    # extend only copies: XLA records one of their threads (jax 0.11: ``CopyThunk``)
     copies = computes & events.where_name(_XLA_COPY.fullmatch)
     before, at, after = merged.owner[:-2], merged.owner[1:-1], merged.owner[2:]
     may_belong = (before != NONE) & (at != NONE) & (after != NONE)

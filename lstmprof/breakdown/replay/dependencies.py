@@ -38,7 +38,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Activities:
-    """What activities waited for; each starts when all conditions are met."""
+    """The conditions for which activities waited; each starts when all are met."""
 
     launched: Positions  # the activity starts ``latency_ns`` after it
     latency_ns: Ints
@@ -60,7 +60,7 @@ class Sync:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """What each host segment, device activity and sync of a step waited for."""
+    """The events for which each host segment, device activity and sync waited."""
 
     order: list[int]  # segments (index) and activities (−1 − index), each after what it waited for
     previous: Ints  # per segment: the previous one of its thread

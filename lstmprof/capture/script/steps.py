@@ -76,7 +76,7 @@ class Steps:
             return None
 
     def restart(self) -> None:
-        """From now on, count steps in this forked process."""
+        """Start to count steps in this forked process."""
         self._pid, self._thread = os.getpid(), None
 
     def begins(self, source: str) -> None:

@@ -296,7 +296,7 @@ def dense_table(f: Finding) -> Match | None:
 
 
 def tables_of_few_rows(profile: StepProfile) -> list[DenseTable]:
-    """Return the embedding tables with dense gradients of which a step uses few rows."""
+    """Return the embedding tables that have dense gradients but few used rows."""
     return [t for t in profile.seen.dense_tables if t.looked_up <= _FEW_ROWS * t.rows]
 
 

@@ -26,7 +26,7 @@ _LEAST_NAMED_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What a late rank did in most of the time in which the other ranks waited."""
+    """The main activity of a late rank while the other ranks waited."""
 
     name: str | None  # op, kernel or call
     within: str | None  # range around the op, kernel or call

@@ -80,7 +80,7 @@ class WaitsFor:
 
 @dataclass(frozen=True)
 class Excess:
-    """Where the late rank spends the most extra time, compared with the median rank."""
+    """The part with the most extra time of the late rank, compared with the median rank."""
 
     state: str
     part: str
@@ -365,7 +365,7 @@ def overlap_of(
 
 
 def world_size(info: RunInfo) -> int | None:
-    """Return the number of ranks of the job, of which only some may be profiled."""
+    """Return the number of ranks of the job; some may have no profile."""
     sizes = [record.get("world_size") for record in rank_records(info)]
     return max((size for size in sizes if isinstance(size, int)), default=None)
 

@@ -114,7 +114,7 @@ def recurrent_share(workload: Workload, mode: str) -> float:
     whole = recurrent = 0
     for layer in range(workload.layers):
         inputs = workload.directions * workload.hidden if layer else workload.features
-        # count forward operations per unit: I + H, of which H are recurrent
+        # count forward operations per unit: I + H; H operations are recurrent
         operations = inputs + workload.hidden
         whole, recurrent = whole + operations, recurrent + workload.hidden
         if mode == "train":

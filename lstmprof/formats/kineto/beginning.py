@@ -232,7 +232,7 @@ def beginning(path: Path, least_bytes: int) -> Beginning | None:
 
 @dataclass
 class _File:
-    """A file of which only some pieces are read."""
+    """A file that is read only in part."""
 
     path: Path
     file: OpenFile

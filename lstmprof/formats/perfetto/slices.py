@@ -46,7 +46,7 @@ class Outline:
     """The tracks of a trace by number, and the start of its clock."""
 
     tracks: dict[int, Track]
-    children: array[int]  # tracks of which only the parent is known
+    children: array[int]  # tracks without a known field but the parent
     parents: array[int]
     epoch_ns: int | None  # since 1970
     clocks: bool  # the trace has snapshots of several clocks
@@ -193,7 +193,7 @@ class _Clock:
 
 @dataclass
 class _Sequence:
-    """What earlier packets of a sequence define."""
+    """The definitions in earlier packets of a sequence."""
 
     is_whole: bool = False  # no packet was lost
     texts: dict[str, dict[int, str]] = field(default_factory=dict)

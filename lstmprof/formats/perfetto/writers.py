@@ -216,7 +216,7 @@ _GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
 
 @dataclass(frozen=True)
 class TrackOwner:
-    """What a track belongs to: a host thread, or a stream of a GPU."""
+    """The owner of a track: a host thread, or a stream of a GPU."""
 
     pid: int | None
     tid: int | None

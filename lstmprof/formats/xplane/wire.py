@@ -34,7 +34,7 @@ _MOST_HEAD_BYTES = 12
 _MOST_LINE_FIELDS = 1000
 #: Most planes, lines and names of a file; a long job has about 100,000.
 _MOST_PARTS = 2**20
-#: Numbers of the XStat fields of which one has the stat's value.
+#: Numbers of the XStat fields that may have the stat's value.
 NONE, DOUBLE, UINT64, INT64, TEXT, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
 _LENGTH, _FIXED = 2, 1
 #: Tags of an XEvent.

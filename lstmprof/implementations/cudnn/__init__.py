@@ -192,7 +192,7 @@ def scalar(value: float) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where some rows of a weight are in cuDNN's weight buffer."""
+    """The place of some rows of a weight in cuDNN's weight buffer."""
 
     name: str
     rows: slice

@@ -67,7 +67,7 @@ LEAST_NODES = 4
 
 @dataclass(frozen=True)
 class _Node:
-    """What a node's name shows: its loop, its place in the loop, and its role."""
+    """The loop, the place in the loop, and the role that a node's name shows."""
 
     op_type: str
     loop: str | None

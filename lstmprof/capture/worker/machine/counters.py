@@ -19,7 +19,7 @@ from lstmprof.capture.worker.machine import host
 
 #: Kind of CPU -> number of the system call perf_event_open (unistd.h).
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
-#: From perf_event.h.
+#: Constants of Linux's perf_event.h.
 HARDWARE, RAW = 0, 4
 GENERIC = {"cycles": 0, "instructions": 1, "cache_misses": 3}
 ENABLED_AND_RUNNING = 1 | 2

@@ -30,7 +30,7 @@ _FAULTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Driver:
-    """What NVIDIA's driver supports, or why it shows no GPU."""
+    """The facts that NVIDIA's driver reports, or the reason why it shows no GPU."""
 
     fault: str = ""  # why there is no GPU
     version: Optional[str] = None
@@ -78,7 +78,7 @@ def _name(library: Any, index: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class GpuView:
-    """What a framework reports about GPUs."""
+    """Facts about GPUs that a framework reports."""
 
     framework: str
     version: str
