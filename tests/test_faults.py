@@ -196,7 +196,9 @@ def test_a_signal_is_handed_on_to_a_script(how: signal.Signals, tmp_path: Path) 
         "import os, pathlib, time\n"
         f"pathlib.Path({str(tmp_path)!r}, 'pid').write_text(str(os.getpid()))\n"
         f"pathlib.Path({str(tmp_path)!r}, 'begun').touch()\n"
-        "time.sleep(3600)\n"
+        # a signal just before one long sleep would not end it
+        "while True:\n"
+        "    time.sleep(0.01)\n"
     )
     # a shell ignores some of them in its background
     heeded = "import os, signal, sys; [signal.signal(n, signal.SIG_DFL) for n in (1, 2, 15)];"

@@ -74,7 +74,8 @@ class Lost:
         time.sleep(0)
 def run(arguments):
     Lost()
-    time.sleep(3600)
+    while True:
+        time.sleep(0.01)  # a signal just before one long sleep would not end it
     return 0
 def within(arguments):
     try:
