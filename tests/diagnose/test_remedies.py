@@ -1343,6 +1343,14 @@ def test_small_programs_beside_a_jitted_step_are_to_move_into_it(
     assert advice.cause.endswith("train_step") == is_whole
 
 
+def test_gates_with_a_path_each_save_as_much_as_gates_with_one_path() -> None:
+    cell = "jit(f)/jvp(RNN_0)/while/body/closed_call/LSTMCell_0"
+    paths = {f"{cell}/{side}{gate}/dot_general": 5 for side in "ih" for gate in "ifgo"}
+    case = CASES["gates together"]
+    given = the("gates together", case.kind, with_paths(JAX, paths, layers=[SEPARATE]))
+    assert given.saves_ns == case.saves_ns
+
+
 def test_on_a_device_small_programs_are_weighed_by_their_launches_alone() -> None:
     seen = replace(JAX, gaps=SERIES, programs=tuple(replace(p, ns=1) for p in SMALL))
     assert "jit the whole" in names("dispatch", series(replace(DISPATCH, ns=100), seen=seen))
