@@ -1,13 +1,12 @@
-"""Compare what benchmark studies said of LSTMs with runs of lstmprof: one question per file.
+"""Compare claims of benchmark studies about LSTMs with our runs: one question per file.
 
 ::
 
-    runs ─ steps ─▶ table ─▶ claims (the study's number, ours, a verdict) ─▶ conclusion
-                          └▶ chart
+    runs ─▶ steps ─▶ table ─▶ claims (study's number, our number, verdict) ─▶ conclusion
+                        └─▶ chart
 
-``python -m analyses.NAME traces/`` answers one question; ``python -m analyses traces/ --charts
-FOLDER`` prints README.md, which answers all. ``published`` has the studies' numbers, and
-``measured`` has sweeps of so many sizes that their runs are not stored.
+``python -m analyses.asr_spread traces/`` answers the question of asr_spread.py.
+``python -m analyses traces/ --charts FOLDER`` prints README.md, which answers all questions.
 """
 
 from __future__ import annotations
@@ -86,10 +85,9 @@ QUESTIONS = tuple(name for part in PARTS for name in part.questions)
 
 
 def question(name: str) -> ModuleType:
-    """Import the file that answers a question."""
     return importlib.import_module(f"{__name__}.{name}")
 
 
 def title(analysis: ModuleType) -> str:
-    """Return the question of a file: the first line of its docstring."""
+    """Return the question that ``analysis`` answers: the first line of its docstring."""
     return (analysis.__doc__ or "").strip().partition("\n")[0]

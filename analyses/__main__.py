@@ -175,7 +175,6 @@ def _texts() -> Iterator[str]:
 
 
 def write_charts(runs: Sequence[lp.Run], folder: Path) -> None:
-    """Write the chart of every section to ``folder``."""
     folder.mkdir(exist_ok=True)
     for part in PARTS:
         analysis = question(part.drawn)

@@ -1,8 +1,8 @@
-"""What do the casts of mixed precision cost, and what does it save?
+"""What do the casts of mixed precision cost, and what does mixed precision save?
 
-Claim: in inference PyTorch's AMP takes 1.63 times as long as fp32 on average, because it casts the
-inputs of cuDNN (kernel study). Reads the timings and the casts of runs that differ only in
-precision, and the sweeps of measured/kernel_study.csv.
+Claim of the kernel study: inference in PyTorch's AMP takes 1.63 times as long as in fp32 on
+average, because AMP casts the inputs of cuDNN. Reads the timings and the casts of runs that differ
+only in precision, and the steps of many sizes in measured/kernel_study.csv.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ COMMAND = (
 )
 TORCH, TORCH_AMP = ("torch-nn-lstm", "fp32"), ("torch-nn-lstm", "amp-bf16")
 KERAS, KERAS_AMP = ("keras-lstm", "fp32"), ("keras-lstm", "amp-bf16")
-#: Study's ratio of TensorFlow's AMP time to fp32 time: the middle of 10 to 15 % faster.
+#: TensorFlow's AMP time over its fp32 time: the middle of the study's 10 to 15 % faster.
 GAIN = 0.875
-#: Names of claims that count casts exactly; claims about times are only likely.
+#: ``place`` of each claim that needs no exact time, so that the verdict is certain.
 COUNTED = ("claim (f), casts",)
 SAME = ["implementation", "workload", "mode", "version", "device"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Compare each mixed-precision step with the same step in fp32."""
+    """Return the ratio to fp32, and the casts, of each run in mixed precision."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     amp = own[own["precision"].astype(str).str.startswith("amp-")]
@@ -65,7 +65,7 @@ def _row(pair: pd.Series, run: lp.Run) -> dict[str, object]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims (f) and (g) of the study, with what our sweeps in bf16 on a CPU show."""
+    """Return the kernel study's claims about AMP, with what our runs show."""
     lines = sweep.rows()
     seen = _seen(lines) if len(lines) else {}
     here, conditions = "torch-nn-lstm and keras-lstm, amp-bf16", "CPU, bf16"
@@ -91,7 +91,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _seen(lines: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Return {place of a claim: fields of ``Claim``} with what our sweeps show."""
+    """Map the ``place`` of each claim to the fields of ``Claim`` that our sweeps fill."""
     length, hidden = (sweep.ratios(lines, TORCH_AMP, TORCH, s) for s in ("time_steps", "hidden"))
     keras, keras_length = (
         sweep.ratios(lines, KERAS_AMP, KERAS, s) for s in ("hidden", "time_steps")
@@ -171,7 +171,6 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the share of the step that casts take, per run."""
     labels = rows.implementation + ", " + rows["precision"]
     return drawing.bars(labels, rows.cast_share.tolist(), "of the step are casts")
 

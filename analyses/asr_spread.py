@@ -1,11 +1,8 @@
 """How far apart are implementations of one LSTM?
 
-Claim: the slowest takes 5.1 times as long as the fastest on 1x320-ce-short and 7.2 times on
-1x320-ce-long, on a GPU (ASR study). Reads the timings and the ledger.
-
-Each number is a step divided by the step of PyTorch's own layer, which cuDNN computes in the study
-and oneDNN on our CPU. Our numbers are of the longest sequences that were captured; the study's
-sequences have 100 and 1000 time steps.
+Claim of the ASR study, for a GPU: the slowest LSTM takes 5.1 times as long as the fastest LSTM on
+the network 1x320-ce-short, and 7.2 times as long on 1x320-ce-long. We divide each step time by the
+step time of PyTorch's own layer, which calls cuDNN in the study and oneDNN on our CPU.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ COMMAND = (
     "--workload 1x320-ce-short --time-steps 20    # and 1x320-ce-long; 10 steps of 4x320-…"
 )
 BASE = "torch-nn-lstm"
-#: Network → slowest LSTM's step time divided by the fastest LSTM's (the study's whole ms).
+#: Network → step time of the study's slowest LSTM over its fastest (both in whole ms).
 SPREAD = {
     "1x320-ce-short": 5.1,
     "1x320-ce-long": 7.2,
@@ -44,7 +41,7 @@ NO_RUN = "No run here answers this question"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per system and network, with the study's step and our step."""
+    """Return the study's step and our step of each LSTM on each network."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     rows = []
@@ -93,7 +90,6 @@ def _work(
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the study's claims, with our numbers."""
     groups = [(str(network), group) for network, group in rows.groupby("network", sort=False)]
     why = {network: _why(network, group) for network, group in groups}
     spreads = [_spread(network, group, why[network]) for network, group in groups]
@@ -128,7 +124,7 @@ def _why(network: str, rows: pd.DataFrame) -> str:
 
 
 def _fastest(claim: Claim, rows: pd.DataFrame) -> Claim:
-    """Add what our runs show to the claim that no LSTM is faster than the library's layer."""
+    """Add what our runs show to the claim that no LSTM is faster than cuDNN's layer."""
     ours = rows[rows.ratio.notna() & (rows.implementation != BASE)]
     if not len(ours):
         return claim
@@ -144,7 +140,7 @@ def _fastest(claim: Claim, rows: pd.DataFrame) -> Claim:
 
 
 def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
-    """Compare a sentence of the study with the study's table and with our runs."""
+    """Make a claim from a sentence of the study, with the ratio from the study's table."""
     sides = [
         (network, rows[(rows.network == network) & rows.implementation.isin(names.split())])
         for network, names in ((line.over_network, line.over), (line.under_network, line.under))
@@ -167,7 +163,7 @@ def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
 
 
 def _command(network: str, *implementations_: str) -> str:
-    """Return the command that captures these implementations on a GPU."""
+    """Return the command that times ``implementations_`` on a GPU."""
     names = dict.fromkeys(name.partition(" ")[0] for name in implementations_)
     theano = [name for name in names if implementations.find(name).framework == "theano"]
     if theano:
@@ -177,7 +173,7 @@ def _command(network: str, *implementations_: str) -> str:
 
 
 def _needs(implementation: str) -> str:
-    """Say what settles a claim about ``implementation`` if it was not captured."""
+    """Return the hardware and software that a capture of ``implementation`` needs."""
     framework = implementations.find(implementation.partition(" ")[0]).framework
     return "a GPU and Theano for CUDA" if framework == "theano" else "a GPU"
 
@@ -241,7 +237,6 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the study's ratios and ours."""
     shown = rows[rows.ratio.notna() & (rows.implementation != BASE)]
     return drawing.pairs(
         shown.system + ", " + shown.network,

@@ -1,8 +1,7 @@
-"""Show a study's number beside ours, and the verdict: reproduced, differs here, needs a GPU.
+"""The verdict on a study's claim: "reproduced", "differs here" or "needs a GPU".
 
-Two numbers agree if they differ by at most a quarter: the studies ran on other machines with other
-versions, and they round, so a closer match would be chance. A verdict is only likely if the 95 %
-interval of our number also allows another one.
+A number is reproduced if our number differs by at most a quarter, because the studies used other
+machines and versions. A verdict is "likely" if our 95 % interval also allows another verdict.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Measured:
     high: float | None = None
 
     def over(self, base: Measured) -> Measured:
-        """Return the ratio to ``base``; relative errors combine as a root sum of squares."""
+        """Return the ratio to ``base``; the relative errors add in quadrature."""
         value = self.value / base.value
         if not (self.low and self.high and base.low and base.high):
             return Measured(value)
@@ -35,7 +34,6 @@ class Measured:
         return Measured(value, value * math.exp(-below), value * math.exp(above))
 
     def times(self, factor: float) -> Measured:
-        """Return the value multiplied by an exact factor."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Measured(self.value * factor, low, high)
 
@@ -86,7 +84,7 @@ class Claim:
 
     @property
     def certain(self) -> bool:
-        """Return whether every value in the interval of our number gives the same verdict."""
+        """Return False if our 95 % interval also allows another verdict."""
         if self.theirs is None or self.ours is None:
             return not self.likely
         ends = (self.ours.low or self.ours.value, self.ours.high or self.ours.value)
@@ -104,7 +102,7 @@ class Claim:
 
     @property
     def their_number(self) -> str:
-        """Return the study's number as text: ``2.8×``."""
+        """Return the study's number as text: ``2.80×``."""
         return "" if self.theirs is None else number(self.theirs, self.unit)
 
     @property
@@ -135,7 +133,7 @@ def quoted(question: str) -> list[Claim]:
 
 
 def number(value: float, unit: str = "") -> str:
-    """Return three significant digits: ``2.8×``, ``12.6 s``, ``5,700 µs``."""
+    """Format a value with its unit: ``2.80×``, ``12.6 s``, ``5,700 µs``."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     gap = "" if unit in ("", "×") else " "
     return f"{value:,.{digits}f}{gap}{unit}"

@@ -1,11 +1,8 @@
-"""How near does a recurrent layer come to the fastest product, and what does a larger batch cost?
+"""How near is a recurrent layer to the fastest matmul, and what does a larger batch cost?
 
-Claim: on a V100 cuDNN's LSTM of 512 units takes 1.8 times as long with a batch of 128 as with a
-batch of 16, and its forward pass computes 5.6 times as many FLOP/s (DeepBench). Reads the timings
-and the measured peak rates.
-
-The study's layers have no matmul with the inputs. Our layers have one, with inputs as wide as the
-layer, which doubles the work.
+Claim of DeepBench, for cuDNN's LSTM of 512 units on a V100: a batch of 128 takes 1.8 times as long
+as a batch of 16, and the forward pass computes 5.6 times as many FLOP/s. Our layers also multiply
+the inputs by weights, which doubles the work.
 """
 
 from __future__ import annotations
@@ -27,14 +24,14 @@ from lstmprof.runs.metadata import condition
 COMMAND = "lstmprof capture --impl torch-nn-lstm --workload 'deepbench-lstm-*'"
 IMPLEMENTATION = "torch-nn-lstm"
 GATES = {"lstm": 4, "gru": 3}
-#: Most operations of a captured step: larger steps take half a minute or more on a CPU core.
+#: Largest number of operations in a step that we capture. More take 30 s or longer on a core.
 MOST_OPERATIONS = 2e12
 #: Size that grows → sizes that stay equal.
 GROWING = {"batch": ["cell", "hidden", "time_steps"], "time_steps": ["cell", "hidden", "batch"]}
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return per size the study's step, our step, and our share of the fastest matmul's rate."""
+    """Return each size's step, the study's and ours, and our share of the matmul peak."""
     own = steps.table(runs)
     fastest = _fastest_products(runs)
     rows = []
@@ -54,7 +51,7 @@ def _fastest_products(runs: Sequence[lp.Run]) -> dict[str, float]:
     for run in runs:
         rate = run.info.peaks.gemm_flops_per_s if run.info.peaks else None
         if rate:
-            # keep the highest rate of all runs, as the device was slow in some runs
+            # keep the highest rate of all runs, because the device was slow in some runs
             fastest[_conditions(run)] = max(rate, fastest.get(_conditions(run), 0.0))
     return {run.name: fastest[_conditions(run)] for run in runs if _conditions(run) in fastest}
 
@@ -71,14 +68,15 @@ def _study(line: pd.Series) -> dict[str, object]:
 
 
 def recurrence(line: pd.Series) -> int:
-    """Return the number of operations in the forward pass's matmuls with the state h."""
+    """Count the operations of the forward pass's matmuls with the state h."""
     each = 2 * GATES[line.cell] * line.hidden * line.hidden
     return int(each * line.batch * line.time_steps)
 
 
 def operations(line: pd.Series) -> int:
     """Count the operations of all matmuls in a training step."""
-    # factor 3: the backward pass has twice as many; factor 2: inputs are as wide as the state
+    # 3: the backward pass has twice as many operations as the forward pass
+    # 2: the matmul with the inputs is as large as the matmul with the state
     return 3 * 2 * recurrence(line)
 
 
@@ -149,7 +147,6 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the share of the fastest matmul's speed that each size reaches."""
     shown = rows[rows.peak_share.notna()]
     return drawing.bars(
         shown.network, shown.peak_share.tolist(), "share of the fastest matmul's speed"

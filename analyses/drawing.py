@@ -53,7 +53,7 @@ def bars(labels: Iterable[str], values: Sequence[float], title: str) -> alt.Laye
 
 def sweeps(series: dict[str, dict[str, pd.Series]]) -> alt.HConcatChart:
     """Draw how ratios depend on sizes; rings mark where a ratio passes 1."""
-    # make one row per ratio; ``series``: name of the ratio → size such as ``batch`` → ratios
+    # make one row per point from {name of the ratio: {name of the size: ratio at each size}}
     curves = pd.DataFrame(
         [
             {"ratio": name, "size": size, "at": at, "times": times}

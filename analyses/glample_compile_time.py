@@ -1,11 +1,8 @@
-"""What does the first step cost, and what one example after it?
+"""How long does the first step take, and how long does one example take after it?
 
-Claim: with 128 units and batches of 32 the first pass takes 0.03 s in Torch, 3.91 s in TensorFlow
-and 7.46 s in Theano; after it, an example takes 434, 820 and 290 µs (glample). Reads the timings.
-
-We compare Torch with PyTorch's own layer, and Theano with PyTensor. Our TensorFlow cell is written
-by hand, as in the study. For RNNs, we use Keras on TensorFlow and on Theano. Our first step is a
-whole training step, with compilation and the optimizer's update.
+Claim of the glample study, for 128 units and batches of 32: the first pass takes 0.03 s in Torch,
+3.91 s in TensorFlow and 7.46 s in Theano. A later example takes 434 µs in Torch, 820 µs in
+TensorFlow and 290 µs in Theano. Our first pass is a whole training step.
 """
 
 from __future__ import annotations
@@ -64,12 +61,12 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _products(ours: pd.DataFrame, named: dict[str, lp.Run]) -> dict[str, float | None]:
-    """Return the shares of matmuls and of dispatch in our training step."""
+    """Return which shares of our training step matmuls and dispatch take."""
     shares = steps.work(named[ours.run.iloc[0]]) if len(ours) else {}
     return {name: shares.get(name) for name in ("product_share", "dispatch_share")}
 
 
-#: Times to compare: (column with our time, column with the study's time, name, the study's unit)
+#: Compared times: (column of our time, column of the study's time, name, study's unit).
 CLAIMED = (
     ("first_s", "their_first_s", "first pass", "s"),
     ("us", "their_us", "training", "µs"),
@@ -78,7 +75,7 @@ CLAIMED = (
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: each library's first pass and times per example, divided by Torch's."""
+    """Compare each library's first pass and times per example with Torch's, as claims."""
     made = []
     for network, group in rows.groupby("network", sort=False):
         base = group[group.implementation == BASE].iloc[0]
@@ -104,7 +101,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _why(column: str, library: str, rows: pd.DataFrame) -> str:
-    """Say why our ratios of a library differ from the study's, as measured."""
+    """Say why our ratios of ``library`` to Torch differ from the study's."""
     if column == "first_s":
         return (
             "first pass: our versions of the libraries are newer, and our first pass is a whole "
@@ -123,7 +120,7 @@ def _why(column: str, library: str, rows: pd.DataFrame) -> str:
 
 
 def _command(network: str, row: pd.Series, column: str) -> str:
-    """Return the command that settles a claim on a GPU."""
+    """Return the command that measures a claim's ratio on a GPU."""
     hidden, batch = re.findall(r"\d+", network)
     if row.library == "Theano":
         return (
@@ -171,7 +168,6 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the study's first pass and ours."""
     shown = rows[rows.first_s.notna()]
     labels = shown.network + ", " + shown.library
     return drawing.pairs(labels, shown.their_first_s, shown.first_s.tolist(), "s of the first pass")

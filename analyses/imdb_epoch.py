@@ -1,11 +1,8 @@
 """How long do three epochs of IMDB take, by framework?
 
-Claim: with cuDNN's GRU PyTorch takes 16 s on a P100, Keras on TensorFlow 26 s (IMDB GRU). Reads the
-timings: our time is the step, multiplied by the number of batches in three epochs of 25,000
-reviews.
-
-A review in our runs has ``time_steps`` tokens; a review of the study has 150. The tokens are random
-unless the runs were captured with ``--data imdb.npz``. Validation and loading are not included.
+Claim of the study "IMDB GRU", for a P100: with cuDNN's GRU, PyTorch takes 16 s, and Keras on
+TensorFlow takes 26 s. We multiply our step time by the number of batches in three epochs of 25,000
+reviews. This product excludes validation and the loading of reviews.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ GPUS = (("k80_s", "K80"), ("p100_s", "P100"))
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return the seconds of three epochs per system, in the study and in our runs."""
+    """Return the seconds of three epochs in each framework, in the study and here."""
     captured = steps.of_network(steps.table(runs), NETWORK)
     rows = []
     for line in published("imdb").itertuples():
@@ -67,7 +64,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: each system's time divided by PyTorch's, per GPU."""
+    """Compare each framework's time with PyTorch's on each GPU of the study, as claims."""
     base = rows[rows.implementation == BASE].iloc[0]
     made = []
     for column, gpu in GPUS:
@@ -97,7 +94,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _command(row: pd.Series) -> str:
-    """Return the command that settles a ratio on a GPU."""
+    """Return the command that measures the ratio of ``row`` on a GPU."""
     if row.implementation == "keras-lstm":
         return COMMAND.replace("--workload", "--device cuda --workload")
     return (
@@ -128,7 +125,6 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw each system's time over PyTorch's: the study's on a P100, and ours."""
     base = rows[rows.implementation == BASE].iloc[0]
     shown = rows[rows.s.notna() & rows.p100_s.notna() & (rows.implementation != BASE)]
     ours = [seconds.value / base.s.value for seconds in shown.s]

@@ -1,9 +1,8 @@
 """Which mode of Keras's LSTM layer is the fastest, and why?
 
-Claim: mode 1 (many small matmuls) is faster than mode 2 (few large matmuls) for batches of 16 or
-less, and for 1000 time steps or more (kernel study). Mode 0 is Keras's layer with its default
-options, which calls cuDNN on a GPU. Reads the timings and the ledger of forward runs, and the
-sweeps of measured/kernel_study.csv.
+Claim of the kernel study: mode 1 (many small matmuls) is faster than mode 2 (few large matmuls) for
+batches of 16 or less. Mode 1 is also faster for 1000 time steps or more. Mode 0 is Keras's layer
+with default options, which calls cuDNN on a GPU.
 """
 
 from __future__ import annotations
@@ -56,7 +55,6 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def part_share(ledger: pd.DataFrame, chosen: pd.Series) -> float:
-    """Return the share of a ledger's time that is in the ``chosen`` rows."""
     return float(ledger[chosen].ns.sum() / ledger.ns.sum())
 
 
@@ -87,7 +85,7 @@ def _seen(claim: Claim, holds: bool, ratio: pd.Series, size: str) -> Claim:
 
 
 def _why(lines: pd.DataFrame) -> str:
-    """Compare the ops and matmuls of mode 1 and mode 2."""
+    """Explain the difference between modes 1 and 2 by their ops and matmuls."""
     one, two = (sweep.of(lines, mode) for mode in (MODE1, MODE2))
     ops = [(side.ops / side.time_steps).median() for side in (one, two)]
     products = [(side.product_ms / side.step_ms).median() for side in (one, two)]
@@ -116,7 +114,6 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the step time of each mode."""
     labels = "mode " + rows["mode"].astype(str) + ", " + rows.workload.astype(str)
     return drawing.bars(labels, rows.ms.tolist(), "ms per batch, forward")
 

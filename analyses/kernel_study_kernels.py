@@ -1,10 +1,8 @@
 """How much longer does one implementation of an LSTM layer take than another, in inference?
 
-Claim: PyTorch takes 1.53 times as long as cuDNN alone, TensorFlow's layer 18.8 times (kernel study,
-Table 2). Reads the timings of forward runs, and the sweeps of measured/kernel_study.csv.
-
-The study gives mean percentage errors: the mean over its grid of sizes of (first − second) / first.
-One minus this error is the mean of second / first. This mean is compared here.
+Claim of the kernel study (Table 2): PyTorch takes 1.53 times as long as cuDNN alone, and
+TensorFlow's layer takes 18.8 times as long as cuDNN alone. Table 2 has mean percentage errors,
+(first − second) / first. We compare 1 − error, which is the mean of second / first.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ SIZES = (
     "--hidden 128,512,1024 --batch 1,16,256 --time-steps 10,100,1000"
 )
 KERAS, TORCH = ("keras-lstm", "fp32"), ("torch-nn-lstm", "fp32")
-#: Least ratio for "far slower" and "many more". Chosen by hand: the study gives no limit.
+#: Smallest ratio for "far slower" and "many more". Chosen by hand: the study gives no limit.
 FAR = 2.0
 #: Mode of the study → what Keras's layer does in this mode.
 _MODES = {
@@ -36,7 +34,7 @@ _MODES = {
     "TF mode 1": "many small matmuls",
     "TF mode 2": "few large matmuls",
 }
-#: Curve of the chart → (numerator, denominator); each is (implementation, precision)
+#: Curve of the chart → (numerator, denominator), each as (implementation, precision).
 COMPARED = {
     "Keras mode 1 over mode 2": (("keras-lstm-mode1", "fp32"), ("keras-lstm-mode2", "fp32")),
     "Keras over PyTorch": (KERAS, TORCH),
@@ -99,13 +97,12 @@ def _conditions(both: pd.DataFrame, line: dict[Hashable, str]) -> str:
 
 
 def mpe(first: pd.Series, second: pd.Series) -> float:
-    """Return the study's mean percentage error, as a fraction."""
-    # return a negative mean if ``second`` is slower
+    """Return the mean percentage error as a fraction, negative if ``second`` is slower."""
     return float(((first - second) / first).mean())
 
 
 def _mean_ratio(both: pd.DataFrame) -> Measured:
-    """Return the mean of the second step divided by the first, over all sizes."""
+    """Return the mean ratio of the second step to the first step, over all sizes."""
     ratios = [
         Measured(row.step_ms_second, row.low_ms_second, row.high_ms_second).over(
             Measured(row.step_ms_first, row.low_ms_first, row.high_ms_first)
@@ -141,7 +138,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _why(line: dict[Hashable, str]) -> str:
-    """Say why a comparison differs on a CPU, as measured."""
+    """Say why our ratio on a CPU differs from the study's."""
     lines = sweep.rows()
     first, second = (
         sweep.of(
@@ -175,7 +172,7 @@ def _in_words(name: str) -> str:
 
 
 def _from_sweep(claim: Claim) -> Claim:
-    """Add what our sweep shows if this is claim (e); other claims compare with cuDNN alone."""
+    """Add what our sweep shows if the claim compares TensorFlow with PyTorch."""
     lines = sweep.rows()
     if not claim.place.startswith("claim (e)") or not len(lines):
         return claim
@@ -230,7 +227,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.HConcatChart:
-    """Draw how ratios change with each size, and where they pass 1."""
+    """Draw each ratio of ``COMPARED`` over batch, time steps and hidden size."""
     lines = sweep.rows()
     series = {
         name: {size: sweep.ratios(lines, over, under, size) for size in sweep.SIZES}

@@ -21,7 +21,7 @@ UNKNOWN = "–"
 
 
 def main(analysis: ModuleType, arguments: Sequence[str] | None = None) -> None:
-    """Print how the runs on the command line answer the question of ``analysis``."""
+    """Answer the question of ``analysis`` with the runs on the command line."""
     parser = argparse.ArgumentParser(description=title(analysis))
     parser.add_argument("runs", nargs="+", help="a run, or a folder of runs, or of such folders")
     parser.add_argument("--chart", type=Path, help="the chart's file: .html, .svg, .png or .json")
@@ -58,7 +58,7 @@ _LEFT = 40
 
 
 def write_chart(chart: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, path: Path) -> None:
-    """Write the chart of ``rows`` to a file; browsers show an HTML file offline, too."""
+    """Write the chart of ``rows`` to a file; an HTML file needs no internet."""
     drawn = chart(rows).properties(padding={"left": _LEFT, "top": 5, "right": 20, "bottom": 5})
     drawn.save(str(path), **({"inline": True} if path.suffix == ".html" else {}))
 
@@ -79,7 +79,7 @@ def answer(analysis: ModuleType, rows: pd.DataFrame) -> str:
 
 
 def settling(claims: Sequence[Claim]) -> list[str]:
-    """Return the commands that settle the claims that our runs leave open."""
+    """Return the commands that measure the claims that need a GPU."""
     return [*dict.fromkeys(claim.command for claim in claims if claim.kind == "needs a GPU")]
 
 
@@ -108,5 +108,4 @@ def shown(value: object) -> str:
 
 
 def plain(rows: pd.DataFrame) -> str:
-    """Return ``rows`` as a table for a terminal."""
     return rows.map(shown).to_string(index=False) if len(rows) else "No run here answers it."

@@ -1,9 +1,10 @@
-"""How many words a second does the language model of the Penn Treebank learn from?
+"""How many words per second does the Penn Treebank language model train on?
 
-Claim: the small model (200 units) trains 13 epochs in an hour, the large model (1500 units) 55
-epochs in a day (PTB model), so that a word of the large model takes 5.7 times as long. With cuDNN
-TensorFlow trains on 2.1 times as many words per second as with BasicLSTMCell (PTB study). Reads the
-timings.
+Claim of the PTB model: the small model (200 units) trains 13 epochs in an hour, and the large model
+(1500 units) 55 epochs in a day. A word of the large model thus takes 5.7 times as long.
+
+Claim of the PTB study: TensorFlow trains on 2.1 times as many words per second with cuDNN as with
+BasicLSTMCell. Reads the timings.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ COMMAND = (
 SMALL, LARGE = 200, 1500
 #: Number of units → the study's hours per epoch, from README and main.lua.
 EPOCH_HOURS = {SMALL: 1 / 13, LARGE: 24 / 55}
-#: Number of layers, and words of the vocabulary, in both models, from main.lua.
+#: Number of layers and vocabulary size of both models, from main.lua.
 LAYERS, VOCABULARY = 2, 10_000
 IMPLEMENTATION = "torch-nn-lstm"
 
@@ -54,7 +55,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the PTB study's claims, and the large model's time per word over the small's."""
+    """Return the PTB study's claims, and the ratio of the models' times per word."""
     own = {int(r.hidden): r for r in rows.itertuples() if r.implementation == IMPLEMENTATION}
     both = SMALL in own and LARGE in own
     return [
@@ -75,7 +76,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _template(rows: pd.DataFrame) -> list[Claim]:
-    """Return claims: words per second of each cell, divided by those of BasicLSTMCell."""
+    """Return one claim per cell: words per second relative to BasicLSTMCell."""
     theirs = published("ptb")
     large = rows[rows.workload == "ptb-large"].drop_duplicates("implementation", keep="last")
     word = large.set_index("implementation").us_a_word
@@ -105,7 +106,6 @@ def _template(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _mechanism(large: pd.DataFrame, *implementations: str) -> str:
-    """Say how much of a step matmuls take."""
     shares = large.set_index("implementation").product_share
     each = " and ".join(f"{percent(shares[name])} ({name})" for name in implementations)
     return f"matmuls, which both cells compute, take {each} of the step on one thread of a CPU"
@@ -125,7 +125,7 @@ def _why() -> str:
 
 
 def multiplications(hidden: int) -> int:
-    """Return the multiplications per word, in both layers and the output layer."""
+    """Count the multiplications per word, in the LSTM layers and the output layer."""
     return LAYERS * 4 * hidden * 2 * hidden + hidden * VOCABULARY  # inputs as wide as the layer
 
 
@@ -152,7 +152,6 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the words per second of each run."""
     labels = rows.implementation + ", " + rows.workload.astype(str) + ", " + rows.machine
     return drawing.bars(labels, rows.words_per_s.tolist(), "words per second")
 

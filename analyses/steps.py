@@ -72,8 +72,8 @@ def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.Data
 
 
 def newest(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep the newest run of each implementation."""
-    # sort by version, and equal versions by how many other runs took turns with the run
+    """Keep each implementation's run with the newest version of its framework."""
+    # sort equal versions by the number of runs that were timed alternately with the run
     keys = rows.version.map(version_key), rows.turns.map(len)
     order = rows.assign(_key=[*zip(*keys, strict=True)]).sort_values("_key", kind="stable")
     return order.groupby("implementation", sort=False).tail(1).drop(columns="_key")
@@ -98,7 +98,7 @@ def of(rows: pd.DataFrame, implementation: str) -> Measured | None:
 
 
 def work(run: lp.Run) -> dict[str, float | None]:
-    """Return what makes a step long: ops per time step, shares of matmuls and of dispatch."""
+    """Return the ops per time step, and the step's shares of matmuls and of dispatch."""
     ops = run.table("layers").to_pandas().ops_per_time_step.dropna()
     ledger = run.ledger().to_pandas()
     times = ledger.groupby("part").ns.sum() / ledger.ns.sum()
@@ -110,7 +110,7 @@ def work(run: lp.Run) -> dict[str, float | None]:
 
 
 def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
-    """Say why a GPU separates the implementations more than a CPU does."""
+    """Say why the implementations differ more on a GPU than on a CPU."""
     captured = rows[rows.dispatch_share.notna()].drop_duplicates("implementation")
     dispatch, products = (ends(captured[c]) for c in ("dispatch_share", "product_share"))
     shares = (

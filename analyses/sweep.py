@@ -1,6 +1,7 @@
-"""Read the kernel study's sweeps, captured on a CPU by ``python -m benchmarks.kernel_sweep``.
+"""Read measured/kernel_study.csv: step times of one LSTM layer in inference, by size.
 
-The network is one LSTM layer in inference; batch, time steps and hidden size vary one at a time.
+``python -m benchmarks.kernel_sweep`` writes the file on a CPU. Each sweep varies only the batch,
+the time steps or the hidden size.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def along(lines: pd.DataFrame, size: str) -> pd.DataFrame:
 
 
 def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Series:
-    """Return the step of ``over`` divided by that of ``under``, such as 0.93 at batch 1."""
+    """Return the ratio of two layers' steps at each ``size``, such as 0.93 at batch 1."""
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     chosen = along(both, size)
     quotient = chosen.step_ms / chosen.step_ms_under
@@ -52,7 +53,7 @@ def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Seri
 
 
 def measured(lines: pd.DataFrame, over: Layer, under: Layer) -> list[Measured]:
-    """Divide the step of ``over`` by that of ``under``, at all common sizes."""
+    """Return the ratio of two layers' steps at each common size, with its interval."""
     both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
     return [
         Measured(line.step_ms, line.low_ms, line.high_ms).over(
@@ -63,7 +64,7 @@ def measured(lines: pd.DataFrame, over: Layer, under: Layer) -> list[Measured]:
 
 
 def sure(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> bool:
-    """Return whether no interval of the ratios along ``size`` contains 1."""
+    """Return whether the 95 % interval of each ratio along ``size`` excludes 1."""
     chosen = [along(of(lines, layer), size) for layer in (over, under)]
     quotients = measured(pd.concat(chosen), over, under)
     return not any((q.low or q.value) <= 1 <= (q.high or q.value) for q in quotients)

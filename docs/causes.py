@@ -36,9 +36,9 @@ Each entry has some of these lines:
 - **Frameworks:** the frameworks in which the cause occurs. Without this line, it can occur in any.
 - **Saves:** the time per step that the fix saves. On a GPU, the fix saves at most this time.
 - **Sources:** pages that explain the cause.
-- **Example:** a profile with this cause, and in quotes what lstmprof printed about the profile.
-  "The fix: 15.3 → 2.7 ms per step" is the time of a step before and after the fix. A "generated
-  profile" was written by lstmprof's tests, not measured.
+- **Example:** a profile with this cause, in quotes what lstmprof printed about the profile, and
+  the time before and after the fix (if measured). A *synthetic profile* was written by
+  lstmprof's tests, and is not the profile of a real program.
 
 The entries use these terms:
 
@@ -92,8 +92,8 @@ def _gain(gain: str) -> str:
     if not gain:
         return ""
     measured, elsewhere, _ = gain.partition(_ELSEWHERE)
-    where = " in another program with this mistake" if elsewhere else ""
-    return f". The fix{where}: {measured}"
+    where = ", in another program with this mistake" if elsewhere else ""
+    return f". Time before and after the fix{where}: {measured}"
 
 
 def _capitalised(clause: str) -> str:

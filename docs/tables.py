@@ -21,8 +21,8 @@ _HEAD = """\
 
 This page lists the columns of every table of lstmprof. There are three ways to read a table:
 
-- **Terminal:** `lstmprof breakdown PATH… --table NAME` prints some columns and rows of the table.
-  With `--format json` or `--format csv`, it prints all.
+- **Terminal:** `lstmprof breakdown PATH… --table NAME` prints the main columns and the first rows.
+  `--format json` and `--format csv` print all columns and rows.
 - **Python:** `lstmprof.read(PATH).table("NAME")`, then `.to_pandas()`, `.to_arrow()` or
   `.to_polars()`.
 - **SQL:** `lstmprof query "SELECT …" PATH…`. In SQL, the files of a run are also tables: `events`,
@@ -35,7 +35,7 @@ Conventions:
 - Unknown values are null, never 0 or −1.
 - An *activity* is a kernel, copy or memset on a device.
 - A *device* is usually a GPU. The column `device` is null for work on the host (CPU).
-- An *op* is an op of the framework on the host.
+- An *op* is an operation of the framework on the host, such as `aten::mm`.
 - Some columns contain JSON text. In SQL, read a key of this text with `->>`: for example,
   `launch_config->>'grid'` is `[80,1,1]`.
 
@@ -49,7 +49,7 @@ A value is also null in two cases that the tables below do not mention:
 """
 
 _EVENTS = """\
-One row per event of the profiled steps. Times are nanoseconds since `base_ns` of run.json.
+One row per event of the profiled steps. In SQL, this file is the table `events`.
 
 The column `launch_config` contains JSON with the keys `grid` and `block` (sizes by x, y, z),
 `registers` (per thread), `shared_bytes` and `dynamic_shared_bytes` (per block),
@@ -58,7 +58,8 @@ has the keys `message_bytes`, `group_size` and `process_group`.
 
 lstmprof computes the columns marked "derived" from the other columns of this table."""
 _COUNTERS = """\
-One row per value of a counter, sorted by rank and time. In SQL: the table `counters`.
+One row per recorded value of a counter, sorted by rank and time. In SQL, this file is the table
+`counters`.
 
 Most counters show the use of memory. torch.profiler records them with `profile_memory=True`, and
 Nsight Systems with `--cuda-memory-usage=true`. PyTorch's memory snapshots, and the profilers of
@@ -67,20 +68,20 @@ TensorFlow and JAX, always contain them.
 The value in a row is valid until the next row with the same counter, device and allocator."""
 _ITERATIONS = """\
 One row per step that was timed without a profiler. Only `lstmprof capture`, `lstmprof run` and
-`lp.profile` write this file. In SQL: the table `timings`."""
+`lp.profile` write this file. In SQL, this file is the table `timings`."""
 _SAMPLES = """\
-One row per call stack that a sampler (py-spy or perf) saw. Only `lstmprof capture
---sampler` writes this file. In SQL: the table `samples`."""
+One row per distinct call stack that a sampler (py-spy or perf) saw. Only `lstmprof capture
+--sampler` writes this file. In SQL, this file is the table `samples`."""
 _STATISTICS = """\
 `lstmprof breakdown --table timings` prints one row per run, with statistics of the iterations that
 were timed without a profiler. Warm-up iterations do not count.
 
 In addition to the columns below, the table has the columns `implementation`, `workload`,
 `precision`, `mode`, `device`, `device_name`, `kernels_used` and `threads` (see
-[run.json](#runjson)), and `slowdown`: the step of the run divided by the step of the fastest run
-with the same workload and settings.
+[run.json](#runjson)), and `slowdown`: `step_ns` divided by the `step_ns` of the fastest run with
+the same workload and settings.
 
-In SQL, `timings` is another table: the content of [timings.parquet](#timingsparquet)."""
+The SQL table `timings` is not this table: it contains [timings.parquet](#timingsparquet)."""
 _FACTS = """\
 What ran, where and how. In SQL, each field is a column of the table `runs`."""
 

@@ -8,10 +8,10 @@
     run.table("kernels").to_pandas().nlargest(5, "total_ns")
     lp.compare("traces/fast", "traces/slow")
 
-``import lstmprof`` is fast, because each public name is imported when it is first used. This
-matters for ``lstmprof --help`` and for capture workers on Python 3.7, which import this package.
-``lp.capture``, ``lp.diagnose`` and ``lp.report`` are functions, although subpackages have the same
-names. To import from such a subpackage, write ``from lstmprof.diagnose import …``.
+``import lstmprof`` is fast, because Python imports each public name on first use. Capture workers
+import this file, so the file must run on Python 3.7. ``lp.capture``, ``lp.diagnose`` and
+``lp.report`` are functions. To import from a subpackage with the same name, write
+``from lstmprof.diagnose import …``.
 """
 
 from __future__ import annotations
@@ -86,11 +86,9 @@ def __dir__() -> list:  # type: ignore[type-arg]
 
 
 class _Package(types.ModuleType):
-    """The type of the module ``lstmprof``; it keeps ``lp.diagnose`` a function.
+    """The type of the module ``lstmprof``, which keeps ``lp.diagnose`` a function.
 
-    When Python imports the subpackage ``lstmprof.diagnose``, it assigns the subpackage to the
-    attribute ``diagnose`` of ``lstmprof``. This type ignores such an assignment if the attribute is
-    a public name.
+    Without this type, ``import lstmprof.diagnose`` would replace the function by the subpackage.
     """
 
     def __setattr__(self, name: str, value: object) -> None:

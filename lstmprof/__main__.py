@@ -1,8 +1,6 @@
 """Start the command: ``python -m lstmprof``, and the script ``lstmprof``.
 
-Signals are handled from the first line on, before most imports. A signal during an import is
-postponed until after it, because extension modules lose the exception or turn it into an
-ImportError.
+This file handles signals before most imports, so that Ctrl-C prints one line and no traceback.
 """
 
 from __future__ import annotations
@@ -19,16 +17,15 @@ if TYPE_CHECKING:
 _INTERRUPTED = b"lstmprof: error: interrupted; no partial output was left\n"
 _NO_OUTPUT = "lstmprof: error: standard output is closed; redirect it to a file or to /dev/null\n"
 _IMPORTING = "<frozen importlib._bootstrap"
-#: Seconds until a postponed or lost exception of a signal is raised again.
+#: Seconds until the next attempt to raise a signal's exception.
 _SOON_S = 0.02
-#: Seconds per turn of a Python thread; the default of 5 ms delays answers of worker threads.
+#: Seconds until Python switches threads. Its default, 5 ms, delays answers of worker threads.
 _TURN_S = 0.0005
-#: Seconds to wait for an import, or for clean-up, before a signal ends the process.
+#: Seconds for which a signal waits for an import, and a second signal for the clean-up.
 _PATIENCE_S = 3.0
 
 
 def main() -> None:
-    """Run the command line, and exit with its code."""
     try:
         signals = _Signals()
         from lstmprof.base import process
@@ -77,7 +74,6 @@ class _Signals:
         self._handle(lambda number, frame: _end_at_once(number))
 
     def code(self, run: Callable[[list[str]], int], terminated: type[BaseException]) -> int:
-        """Run the command, and return its exit code."""
         self._terminated = terminated
         code = None
         try:
@@ -101,17 +97,17 @@ class _Signals:
         self._handle(self._came)
 
     def _end(self) -> None:
-        """Ignore all signals from now on, because the command is almost done."""
+        """Ignore all signals from now on, because the command is ending anyway."""
         self._handle(self._signal.SIG_IGN)
         if hasattr(self._signal, "setitimer"):
             self._signal.signal(self._signal.SIGALRM, self._signal.SIG_IGN)
 
     def _leave(self) -> None:
-        """End the process with the command's exit code, as the last atexit function."""
+        """End the process with the command's exit code, after all other atexit functions."""
         if self._exit_code is not None:
             for stream in filter(None, (sys.stdout, sys.stderr)):
                 stream.flush()
-            # saves unloading modules, a tenth of a short command, and a second end by SIGINT
+            # skip Python's own exit, which takes 10 % of a short command and which SIGINT can kill
             os._exit(self._exit_code)
 
     def _handle(self, handler: Any) -> None:
@@ -128,6 +124,7 @@ class _Signals:
         now_s = self._clock()
         if now_s - self._raised_s < _PATIENCE_S:
             return
+        # postpone: in an import, an extension module may lose the exception or raise ImportError
         if _is_importing(frame) and now_s - self._came_s < _PATIENCE_S:
             self._try_soon()
             return
@@ -139,7 +136,7 @@ class _Signals:
             self._signal.setitimer(self._signal.ITIMER_REAL, _SOON_S)
 
     def _unraisable(self, lost: Any) -> None:
-        """Raise a signal's exception again, if Python dropped it in a finalizer."""
+        """Raise a signal's exception again if Python lost the exception in a finalizer."""
         if self.number and issubclass(lost.exc_type, (KeyboardInterrupt, self._terminated)):
             self._raised_s = -_PATIENCE_S
             self._try_soon()
@@ -171,9 +168,9 @@ def _end_at_once(number: int) -> NoReturn:
 
 
 def _has_output() -> bool:
-    """Return whether standard output is open; print an error if it is not."""
+    """Return False, and print an error, if standard output is closed."""
     has_output = sys.stdout is not None
-    # a closed descriptor becomes /dev/null; the next opened file would get its number
+    # open /dev/null for a closed descriptor; otherwise the next file would get its number
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

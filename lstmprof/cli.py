@@ -1,6 +1,7 @@
-"""The command line: the group of all commands, and the place where errors become exit codes.
+"""The command line: run a command, and turn errors into exit codes.
 
-This file imports only click; a command imports its libraries when it runs.
+``Verbs`` imports the module of a command, such as commands/explaining/check.py, only when the user
+runs this command.
 """
 
 from __future__ import annotations
@@ -24,14 +25,12 @@ _INTERRUPTED = "interrupted; no partial output was left"
 
 
 class Verbs(click.Group):
-    """The commands of ``commands.VERBS``, each imported when it is used."""
+    """A group that imports a command only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which a user needs them."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
-        """Import and return a command."""
         if name not in VERBS:
             raise unknown_name("command", name, VERBS)
         module = importlib.import_module(f"lstmprof.commands.{VERBS[name][0]}.{name}")
@@ -39,7 +38,7 @@ class Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help of all commands without importing them."""
+        """Write the list of commands, without an import of each command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, sentence) for name, (_, sentence) in VERBS.items()])
 
@@ -84,7 +83,7 @@ def run(arguments: list[str]) -> int:
 
 @contextmanager
 def _warnings_printed() -> Iterator[None]:
-    """Print lstmprof's CacheWarnings like errors."""
+    """Print a CacheWarning as one line on stderr, inside the ``with`` block."""
     with warnings.catch_warnings():
         others = warnings.showwarning
 
@@ -101,7 +100,7 @@ def _warnings_printed() -> Iterator[None]:
 
 
 def _exit_code_of(error: BaseException) -> int:
-    """Print an error and return its exit code, unless it is a bug."""
+    """Print an error in one line and return the exit code, but raise bugs again."""
     if isinstance(error, LstmprofError):
         return _refused(str(error), error.exit_code)
     if isinstance(error, click.ClickException):
@@ -120,8 +119,8 @@ def _exit_code_of(error: BaseException) -> int:
 
 
 def _interrupted(stop: BaseException) -> str:
-    """Return the message of an interrupted command, with a note on what it kept."""
-    # click wraps Ctrl-C in its own exception, so the note may be on the cause
+    """Return the message after Ctrl-C or a signal, with a note on what was kept."""
+    # search all three exceptions for notes, because click wraps Ctrl-C in its own exception
     raised = (stop, stop.__cause__, stop.__context__)
     notes = [note for error in raised for note in getattr(error, "__notes__", ())]
     return "; ".join([_INTERRUPTED, *notes[:1]])

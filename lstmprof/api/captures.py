@@ -25,8 +25,7 @@ from lstmprof.workloads.studies import named
 
 Progress = Callable[[str], None]
 
-#: Fields of ``CaptureRequest`` that are not among the ``options`` of ``capture``. ``capture`` sets
-#: some of these fields from its other arguments; the other fields are for internal use.
+#: Fields of ``CaptureRequest`` that ``capture`` does not accept in its ``options``.
 _OWN_ARGUMENTS = {"implementation", "workload", "file", "turn_with", "cpus"}
 
 
@@ -44,7 +43,7 @@ def capture(
     progress: Progress = lambda line: None,
     **options: Any,
 ) -> Run:
-    """Time and profile one implementation in new processes, and return the run.
+    """Time and profile one LSTM implementation in new processes, and return the run.
 
     If a capture is interrupted, repeat the call: it continues after the last finished process.
 
@@ -52,20 +51,23 @@ def capture(
         implementation: a name from ``lstmprof list``, or your own file: ``"mymodel.py:build"``.
         workload: a name from ``lstmprof list workloads``, or a ``Workload``.
         out: folder in which the run's folder is created.
-        name: name of the run; by default ``implementation--workload--precision`` plus changed
-            options.
+        name: name of the run; by default ``implementation--workload--precision``, plus the options
+            that differ from their defaults.
         rounds: number of processes, which run one after another; by default 3.
         force: replace the run if a run with this name exists.
-        packages: packages to install into a new environment for the capture: ``["torch==2.4.1"]``.
-        era: environment with an old framework, such as ``"torch-1.4.0"`` (``lstmprof list eras``).
+        packages: packages to use, such as ``["torch==2.4.1"]``; lstmprof installs them into a
+            separate environment.
+        era: name of an environment with an old framework, such as ``"torch-1.4.0"``; ``lstmprof
+            list eras`` lists the names.
         progress: function that is called with each line of progress.
         options: settings of the capture (``precision="amp-fp16"``, ``iterations=50`` …) and sizes
             of the workload (``time_steps=20``, ``batch=32`` …).
 
     Raises:
-        UsageError: a name or an option is not valid, or the implementation lacks the option.
+        UsageError: a name or an option is not valid, or the implementation does not support an
+            option.
         CaptureError: the implementation failed, hung, ran out of memory or cannot run here.
-        RunError: the run exists and ``force`` is False.
+        RunError: a run with this name exists and ``force`` is False.
     """
     network = named(workload) if isinstance(workload, str) else workload
     fields = {f.name for f in dataclasses.fields(CaptureRequest)} - _OWN_ARGUMENTS
@@ -108,23 +110,26 @@ def recommend(
     progress: Progress = lambda line: None,
     **sizes: Any,
 ) -> Recommendation:
-    """Measure implementations of a network on this machine, and rank them by speed.
+    """Measure the speed of implementations of one network on this machine, and rank them.
 
-    Give either ``like`` or ``sizes``. The runs are stored, so a repeated call measures nothing
+    Give either ``like`` or ``sizes``. lstmprof stores the runs, so a repeated call measures nothing
     again.
 
     Args:
-        like: run, or path of a run, whose network and settings are used.
-        implementations: names or patterns from ``lstmprof list``, or your own files.
+        like: run, or path of a run, that has the network and settings to measure.
+        implementations: names or patterns from ``lstmprof list``, or your own files; by default all
+            implementations in ``lstmprof list``.
         device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; by default the device of
             ``like``, or ``"auto"``.
         precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``; by default the
             precision of ``like``, or ``"fp32"``.
         mode: ``"train"`` or ``"forward"``; by default the mode of ``like``, or ``"train"``.
-        threads: number of CPU threads; by default as many as ``like`` used on a CPU. Without
-            ``like``, the default is 1 on a CPU, and on a GPU all that the process may use.
-        quick: time each implementation once. By default, the fastest are timed three more times.
-        minutes: number of minutes after which no new measurement starts.
+        threads: number of CPU threads. If ``like`` is a capture on a CPU, the default is the number
+            of threads of this capture. In all other cases, the default is 1 for measurements on a
+            CPU, and the number of CPUs that the process may use for measurements on a GPU.
+        quick: time each implementation in one process only. If False (the default), lstmprof also
+            times the fastest implementations in three more processes each.
+        minutes: number of minutes after which lstmprof starts no new measurement.
         out: folder for the runs; by default a folder in lstmprof's cache.
         force: measure again even if the runs exist.
         progress: function that is called with each line of progress.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class PaperTable:
-    """A table for a paper, with one run per cell; ``lp.table`` returns it."""
+    """A table of measured runs for a paper; ``lp.table`` returns it."""
 
     grid: Grid
 
@@ -68,19 +68,23 @@ def table(
     columns: str | Sequence[str] = "workload",
     value: str | Sequence[str] = DEFAULT_VALUE,
 ) -> PaperTable:
-    """Return a table for a paper, with one run per cell.
+    """Return a table for a paper, in which each cell shows the numbers of one run.
 
-    Among runs with the same workload and settings, the fastest run is bold.
+    Among runs with the same workload and settings, the fastest run is bold. Runs that may be as
+    fast (overlapping 95 % intervals) are bold, too.
 
     Args:
         runs: runs or paths. Runs without timings are skipped.
-        rows: properties that label the rows, such as ``"implementation"`` (the default) or
+        rows: properties of runs that label the rows, such as ``"implementation"`` (the default) or
             ``["implementation", "hidden"]``.
-        columns: properties that label the columns.
-        value: number in each cell: ``"step ± interval"`` (clean step with its 95 % interval),
-            ``"step"``, ``"median"``, ``"mean ± std"``, ``"slowdown"`` (compared with the fastest
-            run of the same workload and settings), ``"samples/s"`` or ``"first step"``. For several
-            numbers per cell, join their names with commas, or pass a list.
+        columns: properties of runs that label the columns.
+        value: number that each cell shows: ``"step"`` (time of the clean step, see
+            ``Run.step_ms``), ``"step ± interval"`` (the same time, and half the width of its 95 %
+            interval), ``"median"`` or ``"mean ± std"`` (of the times of the steps that ran without
+            a profiler), ``"first step"`` (time of the first step, including compilation),
+            ``"slowdown"`` (step time divided by the step time of the fastest run of the same
+            workload and settings) or ``"samples/s"`` (sequences per second). For several numbers
+            per cell, join their names with commas, or pass a list.
 
     Raises:
         UsageError: a name is not valid, no run was timed, or two runs fall into one cell.
@@ -96,7 +100,7 @@ def _joined(names: str | Sequence[str]) -> str:
 
 @in_python
 def sql(query: str, runs: Runs) -> Table:
-    """Run a SELECT in DuckDB's SQL over the tables of ``runs``, and return the result.
+    """Run a SELECT (DuckDB's SQL dialect) over the tables of ``runs``, and return the result.
 
     Each table has the rows of all runs. Its first column ``run`` is the name of the run.
     docs/tables.md lists the tables and columns.
@@ -141,9 +145,10 @@ def report(
 
 
 class Charts:
-    """Functions that each draw one chart of a report, such as ``lp.charts.ledger("traces/")``.
+    """Functions that draw the charts of a report, such as ``lp.charts.ledger("traces/")``.
 
-    ``dir(lp.charts)`` lists the functions. Each takes runs or paths, and returns an Altair chart.
+    ``dir(lp.charts)`` lists the functions. Each function takes runs or paths, and returns an Altair
+    chart.
     """
 
     def __dir__(self) -> list[str]:

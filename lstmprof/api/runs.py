@@ -46,7 +46,7 @@ FILES = {"events": EVENTS, "iterations": ITERATIONS, "samples": SAMPLES, "counte
 
 
 class Run:
-    """A run or a profile that was read; ``lp.read`` returns it."""
+    """A recorded run: its profile, timings and metadata; ``lp.read`` returns it."""
 
     def __init__(self, stored: StoredRun, step_range: str | None = None) -> None:
         self.stored = stored
@@ -64,7 +64,7 @@ class Run:
 
     @property
     def info(self) -> RunInfo:
-        """Return what ran: workload, device, versions and settings.
+        """Return the metadata of the run, such as workload, device, versions and settings.
 
         Unknown fields are None. docs/tables.md lists the fields.
         """
@@ -73,7 +73,7 @@ class Run:
     @functools.cached_property
     @in_python
     def breakdown(self) -> Breakdown:
-        """Return the breakdown: the steps' time by category of work and cause of idle time.
+        """Return the breakdown: busy time by category of work, and idle time by cause.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -87,10 +87,10 @@ class Run:
     @functools.cached_property
     @in_python
     def step_profile(self) -> StepProfile:
-        """Return the busy time and the idle time of one step; ``lp.diagnose`` explains these times.
+        """Return the busy time and the idle time of one step.
 
         This step is the clean step (see ``step_ms``), or the mean of the profiled steps if the run
-        has no clean step.
+        has no clean step. To find the causes of the times, call ``lp.diagnose``.
 
         Raises:
             RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -112,15 +112,15 @@ class Run:
         return profile.length_ns / 1e6 if profile.marked else None
 
     def ledger(self) -> Table:
-        """Return a table of each step's busy time by category, and of its idle time by cause.
+        """Return a table of each step's busy time by category of work, and idle time by cause.
 
-        The parts of a step sum to its length.
+        The times of a step sum to the length of the step.
         """
         return self.table("ledger")
 
     @in_python
     def table(self, name: str) -> Table:
-        """Return a table of the run; it is empty if the run has no data for it.
+        """Return a table of the run; the table is empty if the run has no data for it.
 
         Args:
             name: name of the table, such as ``"kernels"``, ``"ops"``, ``"timings"`` or
@@ -168,22 +168,21 @@ class Run:
         gemm_at_roofline: bool = False,
         form: str | None = None,
     ) -> Prediction:
-        """Predict the length of the step after one change.
+        """Predict the length of the step after one change, such as the removal of all casts.
 
-        Each argument describes a change; give exactly one. ``saved_ns`` of the result is the time
-        that the change saves per step.
+        Each argument describes a change; give exactly one argument. ``saved_ns`` of the result is
+        the time that the change saves per step.
 
         Args:
-            without: cost to remove: ``"launch"`` (launches of kernels), ``"casts"`` (dtype
-                conversions), ``"syncs"`` (waits for the device), ``"copies"`` (copies of tensors),
-                ``"python"`` (Python code), ``"dispatch"`` (time that the framework needs to call
-                ops), ``"backward-copies"`` (copies that autograd makes), ``"zero-fills"`` (filling
-                tensors with zeros) or ``"slice-backward"`` (adding up the gradients of slices
-                ``x[t]``).
-            gemm_at_roofline: True predicts the step with every matmul at the peak rates of the
-                device.
-            form: ``"layer"`` predicts the step with each recurrent layer as one op, like
-                ``nn.LSTM``; ``"compiled"`` predicts the step as compiled code.
+            without: cost that the change removes: ``"launch"`` (launches of kernels), ``"casts"``
+                (dtype conversions), ``"syncs"`` (waits for the device), ``"copies"`` (copies of
+                tensors), ``"python"`` (Python code), ``"dispatch"`` (time that the framework needs
+                to call ops), ``"backward-copies"`` (copies that autograd makes), ``"zero-fills"``
+                (filling tensors with zeros) or ``"slice-backward"`` (adding up the gradients of
+                slices ``x[t]``).
+            gemm_at_roofline: True to run every matmul at the peak rates of the device.
+            form: ``"layer"`` to run each recurrent layer as one op, like ``nn.LSTM``, or
+                ``"compiled"`` to run the step as compiled code.
 
         Raises:
             UsageError: not exactly one change is given, a name is not valid, or the run lacks the
@@ -240,15 +239,15 @@ Runs = Run | Target | Iterable[Run | Target]
 
 @in_python
 def read(target: Target, *, step_range: str | None = None) -> Run:
-    """Read one run or one profile.
+    """Read one run (a folder that lstmprof wrote) or one profile of another tool.
 
-    A profile is converted to a run in lstmprof's cache.
+    lstmprof converts a profile to a run in its cache.
 
     Args:
         target: path or URL of a run, a profile, a folder with one profile per rank, or a tar
             archive.
-        step_range: regular expression for the names of the ranges (``record_function``, NVTX) that
-            are the steps; by default, the profile's step markers are used.
+        step_range: regular expression that matches the names of the ranges (``record_function``,
+            NVTX) around the steps; by default, the profile's step markers delimit the steps.
 
     Raises:
         ProfileError: ``target`` does not exist, or cannot be read as a profile.
@@ -265,11 +264,13 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
 def read_all(*targets: Target | Iterable[Target], step_range: str | None = None) -> list[Run]:
     """Read all runs and profiles at ``targets``.
 
-    If some of several profiles cannot be read, they are skipped with a ``LeftOutWarning``.
+    If only some runs and profiles can be read, lstmprof skips the others with a ``LeftOutWarning``.
 
     Args:
-        targets: paths and URLs, or lists of them; a folder stands for all runs in it.
-        step_range: regular expression for the names of the ranges that are the steps; see ``read``.
+        targets: paths and URLs, or lists of paths and URLs; a folder means all runs in the
+            folder.
+        step_range: regular expression that matches the names of the ranges around the steps; see
+            ``read``.
 
     Raises:
         ProfileError: the only target does not exist or is not a profile.
@@ -299,8 +300,8 @@ def _words(target: Any) -> list[Target]:
 def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> list[Run]:
     """Convert the profiles at ``target`` to runs in the folder ``out``, and return the runs.
 
-    The profiles of all ranks of a job become one run. Profiles that were converted before are not
-    converted again.
+    The profiles of all ranks of a job become one run. A profile that did not change since an
+    earlier conversion is not converted again.
 
     Args:
         target: path or URL of a profile, a folder of profiles or a tar archive.
@@ -333,9 +334,9 @@ def runs_of(given: Runs) -> list[Run]:
 
 
 def step_profiles_of(given: Runs) -> list[StepProfile]:
-    """Return the busy and idle time of one step (``Run.step_profile``) for each run or path.
+    """Return ``Run.step_profile`` (busy and idle time of one step) for each run or path.
 
-    The text ``"baseline:NAME"`` stands for the runs of a saved baseline.
+    The text ``"baseline:NAME"`` means the runs of a saved baseline.
     """
     if isinstance(given, str):
         given = cache.resolve_baseline(given)

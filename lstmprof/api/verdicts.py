@@ -26,10 +26,9 @@ from lstmprof.events.schema import Column, schema
 if TYPE_CHECKING:
     import pandas
 
-#: ``repr`` of ``Diagnoses`` shows every diagnosis in full if there are at most ``_IN_FULL``;
-#: otherwise one line per diagnosis, and at most ``_LINES`` lines.
+#: Largest number of diagnoses that ``repr`` shows in full, and of lines if there are more.
 _IN_FULL, _LINES = 3, 30
-#: Largest number of characters of a name in such a line, and of the whole line.
+#: Largest number of characters of a run's name in the line of a diagnosis, and of the line.
 _NAME, _LINE = 32, 100
 #: Why a column about the baseline is null.
 _SINGLE = "the run was not compared"
@@ -45,7 +44,8 @@ VERDICTS = (
         "no cause is identified",
     ),
     Column.integer(
-        "bottleneck_ns", "time that the bottleneck adds to the baseline, or takes in a single run"
+        "bottleneck_ns",
+        "time that the bottleneck takes in a step, minus its time in the baseline's step, if any",
     ),
     Column.text("cause", "what in the code takes the time", "it is unknown"),
     Column.text("fix", "what to change first", "no fix fits"),
@@ -100,7 +100,7 @@ class Diagnoses(tuple[Diagnosis, ...]):
 
 
 def _in_a_line(diagnosis: Diagnosis) -> str:
-    """Return one line: ``lstmcell   51.4 ms   1.41× nn-lstm   a loop of 20 cells per step``."""
+    """Return one line: ``lstmcell   51.4 ms   1.41× nn-lstm   50 LSTMCell calls per step``."""
     verdict = diagnosis.verdict
     times = "" if verdict.baseline is None else f"{verdict.times} {cropped(verdict.baseline, 24)}"
     step = f"{milliseconds(verdict.step.ns):>9} ms"
@@ -153,15 +153,17 @@ def diagnose(
     rank: int | None = None,
     device: int | None = None,
 ) -> Diagnosis | Diagnoses:
-    """Return why runs are slow, and what to change.
+    """Explain why runs are slow, and what to change.
 
-    - ``diagnose(run)`` says what takes the time of a step of the run.
-    - ``diagnose(a, b)`` says why the slower run is slower.
-    - ``diagnose(a, b, c)`` says why each run is slower than the fastest run.
+    - ``diagnose(run)`` explains which work takes the time of a step of the run.
+    - ``diagnose(a, b)`` explains why the slower run is slower.
+    - ``diagnose(a, b, c)`` explains why each run is slower than the fastest run.
     - ``diagnose("traces/")`` or ``diagnose([a, b, c])`` compares each run with the fastest run that
       has the same workload and settings.
 
-    The result is a ``Diagnosis``, or a tuple of them (``Diagnoses``) for several runs.
+    ``diagnose(run)`` and ``diagnose(a, b)`` return one ``Diagnosis``. If there are several
+    diagnoses, or if you pass a list, ``diagnose`` returns ``Diagnoses``: a tuple of ``Diagnosis``
+    objects.
 
     Args:
         runs: runs or paths.
@@ -172,7 +174,7 @@ def diagnose(
 
     Raises:
         UsageError: no run is given, a setting, rank or device does not exist, or ``a``, ``b`` and
-            ``c`` are not comparable.
+            ``c`` differ in a setting that is not in ``across``.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     if not runs:
@@ -201,7 +203,7 @@ def compare(
     rank: int | None = None,
     device: int | None = None,
 ) -> Diagnosis:
-    """Return why the slower of two runs is slower.
+    """Explain why the slower of two runs is slower.
 
     Args:
         one: a run or its path.
@@ -227,8 +229,9 @@ def compare(
 def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[str] = ()) -> Gate:
     """Check whether new runs are slower than base runs, for example in CI.
 
-    A new run is compared with the base run of the same name or, if there is none, of the same
-    implementation. ``state`` of the result is ``"pass"``, ``"fail"`` or ``"inconclusive"``.
+    lstmprof compares each new run with the base run of the same name, or else with the base run of
+    the same implementation. The ``state`` of the result is ``"pass"``, ``"fail"`` or
+    ``"inconclusive"``.
 
     Args:
         base: runs or paths, or ``"baseline:NAME"`` for a saved baseline (``lstmprof compare
@@ -236,7 +239,8 @@ def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[st
         new: runs or paths.
         fail_if: condition under which the check fails: ``"slower > 3 %"`` (the default), ``"faster
             > 20 %"`` or ``"step > 12 ms"``. Join several conditions by ``or``.
-        across: settings in which the compared runs may differ, such as ``["threads"]``.
+        across: settings in which the compared runs may differ, such as ``["threads"]``; see
+            ``diagnose``.
 
     Raises:
         UsageError: ``fail_if`` is not valid, no new run has a comparable base run, or no baseline
@@ -249,7 +253,7 @@ def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[st
 
 @in_python
 def history(runs: Runs) -> Table:
-    """Return a table of the step times over time, with one row per run.
+    """Return a table that shows how step times changed from run to run, with one row per run.
 
     Runs with the same implementation, workload and settings are in consecutive rows, with the
     oldest run first. docs/history.md describes the columns.
@@ -262,7 +266,7 @@ def history(runs: Runs) -> Table:
 
 @in_python
 def check(runs: Runs) -> Document:
-    """Check whether profiles are complete, and whether recording slowed the steps down.
+    """Check whether profiles are complete, and whether the profiler slowed the steps down.
 
     The list ``runs`` of the result has one entry per run. The ``state`` of an entry is ``"ok"``,
     ``"warn"`` or ``"fail"``. ``to_pandas()`` of the result returns all checks as a DataFrame.

@@ -1,8 +1,7 @@
 """Rewrite error messages for Python: ``--across threads`` becomes ``across=["threads"]``.
 
-lstmprof's messages name options of the command line. ``in_python`` replaces these options by API
-arguments in errors that the API raises. Whole commands, such as ``lstmprof list --all``, stay as
-they are.
+``in_python`` replaces options by API arguments in errors that the API raises, but no options in
+whole commands, such as ``lstmprof list --all``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _RENAMED = {
     "timing-seconds": "timing_s",
     "sampler-seconds": "sampler_s",
 }
-#: Option that takes no value → value of the API argument that has the same effect.
+#: Option that takes no value → value of the API argument: ``--force`` → True.
 _SWITCHES = {
     **dict.fromkeys(("force", "quick", "cuda-graph", "xla", "anomaly", "deterministic"), True),
     **dict.fromkeys(("keep-denormals", "variable-length", "bidirectional"), True),
@@ -42,7 +41,7 @@ _ARGUMENTS = {
     *("across", "rank", "device", "step_range", "fail_if"),
     *("rows", "columns", "value", "like", "minutes"),
 }
-#: Words that are the value of the option before them in a message; other words are prose.
+#: Words that are an option's value in messages: ``train`` in ``--mode train``. Others are prose.
 _VALUES = (
     *(*CONDITIONS, *MODES, *PRECISIONS, *PROFILERS, *SAMPLERS, *GATES, *LOSSES),
     *("cpu", "cuda"),
@@ -55,7 +54,7 @@ _PART = re.compile(rf"(?P<command>{_COMMAND})|(?P<across>{_ACROSS})(?![\w-])|{_O
 
 
 def with_arguments(text: str) -> str:
-    """Return ``text`` with each command-line option replaced by the API argument for it."""
+    """Replace each command-line option in ``text`` by the API argument with the same effect."""
     return _PART.sub(_argument, text)
 
 

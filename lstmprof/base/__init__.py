@@ -1,4 +1,4 @@
-"""Shared by all stages: errors, files, terminal, processes, and the text of numbers and names.
+"""Code that all stages share: errors, files, terminal, processes, texts of numbers and names.
 
-This file imports nothing, because capture workers import ``errors`` and ``scratch``.
+Import nothing here, because Python runs this file when a capture worker imports ``errors``.
 """

@@ -1,4 +1,4 @@
-"""The errors that lstmprof raises for faults that a user can fix, with one-line messages.
+"""Errors with a one-line message: what is wrong and where, then what the user can do.
 
 ::
 
@@ -10,8 +10,7 @@
     ├── RunError                      a run is missing or damaged, or exists already
     └── UsageError           exit 2   a name or an option is not valid
 
-A message says what is wrong and where, then what the user can do. Only ``cli.py`` prints messages.
-This file uses only the standard library and Python 3.7, because capture workers import it.
+Capture workers import this file, so the file uses only the standard library and Python 3.7.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class LstmprofError(Exception):
         super().__init__("; ".join(part for part in (self.fault, self.next_step) if part))
 
     def reword(self, words: Callable[[str], str]) -> None:
-        """Replace the texts of the fault and of the next step."""
+        """Rewrite both parts of the message with the function ``words``."""
         LstmprofError.__init__(self, words(self.fault), words(self.next_step))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -68,11 +67,11 @@ class DefectError(LstmprofError):
 
 
 class LeftOutWarning(UserWarning):
-    """Issued when lstmprof skips an input that it cannot read."""
+    """lstmprof skips an unreadable input."""
 
 
 class CacheWarning(UserWarning):
-    """lstmprof uses a temporary folder, because it cannot write its cache."""
+    """lstmprof cannot write the cache, and uses a temporary folder instead."""
 
 
 class CaptureError(LstmprofError):
@@ -96,7 +95,7 @@ _EXTRAS = {
 }
 
 
-#: Advice for a file or folder that may not be read.
+#: Advice for a file or folder that the user has no permission to read.
 PERMISSIONS = "check its permissions"
 
 
@@ -104,7 +103,7 @@ def is_readable_folder(path: str | os.PathLike[str]) -> bool:
     return os.access(path, os.R_OK | os.X_OK)
 
 
-#: Pattern of options and variables with secret values: the end of their names.
+#: Pattern of how a secret's name ends, such as ``--api-key`` and ``HF_TOKEN``.
 _SECRET = re.compile(
     r"(?:token|secret(?:[-_]access)?(?:[-_]key)?|passw(?:or)?d|passphrase|api[-_]?key"
     r"|access[-_]?key(?:[-_]id)?|credentials?)\Z",
@@ -113,7 +112,7 @@ _SECRET = re.compile(
 _USER_OF_URL = re.compile(r"://[^/@?#\s]*@")
 #: Pattern of a URL's query in a text, without punctuation at the end of a sentence.
 _QUERY_OF_URL = re.compile(r"(://[^\s?'\"]{0,2048}\?)[^\s'\")]*[^\s'\"):;,.]")
-#: Pattern of tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS: their beginnings.
+#: Pattern of access tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS.
 _TOKEN = re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA)[\w-]{8,}")
 
 
@@ -164,7 +163,7 @@ def url_fault(url: str, error: Exception) -> tuple[str, str]:
     return reason, "check the URL and its credentials"
 
 
-#: Error number of the operating system -> what the user can do about it.
+#: Error number of the operating system -> what the user can do.
 _NEXT_STEPS = {
     errno.ENOSPC: "free some space, or set TMPDIR, LSTMPROF_CACHE or --out to another disk",
     errno.EDQUOT: "free some space, or set TMPDIR, LSTMPROF_CACHE or --out to another disk",
@@ -188,7 +187,6 @@ def system_error(fault: OSError) -> LstmprofError:
 
 
 def next_step_of(fault: OSError, otherwise: str) -> str:
-    """Return what the user can do about an error of the operating system."""
     return _NEXT_STEPS.get(fault.errno or 0, otherwise)
 
 

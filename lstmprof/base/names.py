@@ -37,14 +37,14 @@ STEPS = ("clean", "profiled")
 DETAILS = ("evidence", "waterfall", "roofline", "warnings")
 #: Names of settings that compared runs must share, unless ``--across`` names the setting.
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
-#: Default condition of ``--fail-if``; if it is true, ``compare`` and ``gate`` fail.
+#: Default condition of ``--fail-if``, under which ``compare`` and ``gate`` fail.
 FAIL_IF = "slower > 3 %"
-#: Names of what ``diagnose --without`` can remove, to predict the step's time without it.
+#: Values of ``diagnose --without``, which predicts the step time without a cause.
 CHANGES = (
     *("launch", "casts", "syncs", "copies", "python", "dispatch"),
     *("backward-copies", "zero-fills", "slice-backward"),
 )
-#: Ways to compute recurrent layers for which ``diagnose`` can predict the step's time.
+#: Values of ``diagnose --as``: recurrent layers as one op each, or both passes compiled.
 FORMS = ("layer", "compiled")
 #: Name of a framework in run.json -> name in text, if the names differ.
 FRAMEWORK_NAMES = {

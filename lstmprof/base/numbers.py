@@ -11,7 +11,7 @@ from lstmprof.base.errors import one_line
 UNKNOWN = "–"
 #: Most characters of names that ``shown_name`` returns by default.
 MOST_SHOWN = 400
-#: Pattern of what many kernel names share: return type, PyTorch's and anonymous namespaces.
+#: Pattern of common parts of kernel names: ``void``, ``at::``, anonymous namespaces.
 _COMMON = re.compile(
     r"^(?:static )?void |\b(?:at|native|detail|c10|std)::"
     r"|(?:\(anonymous(?: namespace)?\)|<unnamed>)::"
@@ -22,7 +22,6 @@ _LENGTH = re.compile(r"\d{1,5}")
 
 
 def or_dash(value: float | None, form: str = "{:,}") -> str:
-    """Format a number; a dash stands for None."""
     return UNKNOWN if value is None else form.format(value)
 
 
@@ -84,7 +83,6 @@ def listed(words: Iterable[str]) -> str:
 
 
 def cropped(name: str, room: int = 60) -> str:
-    """Shorten a name to ``room`` characters."""
     name = name if len(name) <= room else bare(name)
     if len(name) <= room:
         return name
@@ -104,7 +102,7 @@ def cut_text(text: str, room: int) -> str:
 
 
 def with_short_names(sentence: str, names: Iterable[str], most: int = 60) -> str:
-    """Shorten the names in a sentence to ``most`` characters."""
+    """Shorten each of ``names`` in a sentence to ``most`` characters."""
     for name in sorted({n for n in names if len(n) > most}, key=len, reverse=True):
         sentence = sentence.replace(name, cropped(name, most))
     return sentence
@@ -167,7 +165,7 @@ def made_unique(names: Iterable[str]) -> list[str]:
 
 
 def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
-    """Return one label per run: its short text, or its name if the text is empty or repeats."""
+    """Label each run by its short text, or by its name if the text is empty or repeated."""
     uses = Counter(short)
     return [
         text if text and uses[text] == 1 else name for name, text in zip(names, short, strict=True)

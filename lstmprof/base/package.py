@@ -1,6 +1,6 @@
-"""The version and folder of this package, and version numbers of any package.
+"""The version and folder of lstmprof, and a parser of version numbers.
 
-Capture workers import this file, so it uses only the standard library and Python 3.7.
+Capture workers import this file, so the file uses only the standard library and Python 3.7.
 """
 
 from __future__ import annotations

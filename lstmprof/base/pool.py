@@ -1,8 +1,8 @@
 """Worker processes with fresh interpreters, as a ``concurrent.futures.Executor``.
 
-A pickled call arrives on a worker's standard input, and the result leaves on its standard output.
-``multiprocessing`` would run a user's script again in each worker, and loky's workers outlive a
-killed parent. Ctrl-C reaches only this process, which ends its workers.
+A worker reads pickled calls from standard input, and writes pickled results to standard output.
+``multiprocessing`` would run the user's script again in each worker. Workers of loky would survive
+a killed parent process.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _Worker = subprocess.Popen[bytes]
 _SERVE = "from lstmprof.base.pool import serve; serve()"
 _MARK = "LSTMPROF_WORKER"
 _LENGTH_BYTES = 8
-#: Environment of workers with one OpenBLAS thread: more threads use CPU time while waiting.
+#: Environment of workers: one OpenBLAS thread, because waiting threads use CPU time.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class KilledError(Exception):
-    """A worker process ended before it returned a result."""
+    """A worker process ended without a result."""
 
 
 class Pool(Executor):
-    """A pool of worker processes that survives when one of them is killed."""
+    """A pool of worker processes that replaces killed workers."""
 
     def __init__(self, count: int) -> None:
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -56,15 +56,14 @@ class Pool(Executor):
     def submit(
         self, call: Callable[_Given, _Made], /, *args: _Given.args, **kwargs: _Given.kwargs
     ) -> Future[_Made]:
-        """Call a function in a worker process."""
         return self._threads.submit(self._answer, pickle.dumps((call, args, kwargs), protocol=5))
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self.shutdown(wait=error is None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """End the workers: after current tasks (or, without cancelling, all), or at once."""
-        # End threads first: a thread that begins a task without workers would wait for ever.
+        """End the workers at once; ``wait`` for current tasks first (all, if none is cancelled)."""
+        # Shut the threads down first: a task that starts without workers would wait for ever.
         self._threads.shutdown(wait, cancel_futures=cancel_futures or not wait)
         self._is_open = False
         for worker in self._started:
@@ -105,12 +104,11 @@ class Pool(Executor):
 
 
 def is_worker() -> bool:
-    """Return whether this process is a worker of a ``Pool`` or of multiprocessing."""
     return _MARK in os.environ or multiprocessing.parent_process() is not None
 
 
 def serve() -> None:
-    """Run the tasks that arrive on standard input, until it is closed."""
+    """Run tasks from standard input until standard input closes."""
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep printed text out of the answer
@@ -139,7 +137,7 @@ def _failure(error: Exception) -> bytes:
 
 
 def _read(requests: SimpleQueue[bytes]) -> None:
-    # Do not buffer: at exit Python would abort if this thread held the lock of a buffer.
+    # Do not buffer: Python aborts at exit if this thread holds a buffer's lock.
     pipe = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
     with contextlib.suppress(EOFError):
         while True:

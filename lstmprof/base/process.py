@@ -13,13 +13,13 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-#: Number of a setting of glibc's mallopt(3) (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD) -> bytes.
+#: Settings of glibc's mallopt(3) in bytes: M_TRIM_THRESHOLD (-1), M_MMAP_THRESHOLD (-3).
 _KEPT_BYTES = {-1: 2**26, -3: 2**25}
-#: Number of the setting -> (environment variable of users and dask, glibc's default).
+#: Setting of mallopt -> (environment variable for the setting, glibc's default).
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
 #: New containers after which Python collects garbage; the default, 700, costs too much time.
 _COLLECT_AFTER = 100_000
-#: Variable with the number of OpenBLAS's threads; the default is one thread per core.
+#: Environment variable with the number of OpenBLAS's threads, by default one per core.
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
@@ -31,8 +31,8 @@ def be_quick() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Keep the memory of freed arrays for later arrays."""
-    # keep freed memory: returning it causes two thirds of a breakdown's page faults
+    """Keep the memory of freed arrays in this process, for later arrays."""
+    # avoid two thirds of a breakdown's page faults, which returning memory would cause
     _set_allocator(_KEPT_BYTES)
 
 
@@ -58,7 +58,7 @@ def _set_allocator(sizes: dict[int, int], *, give_back: bool = False) -> None:
 
 
 class _WithoutPandas:
-    """An import hook that hides pandas, because its import takes as long as a command."""
+    """An import hook that hides pandas. Importing pandas takes as long as a command."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:

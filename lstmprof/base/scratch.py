@@ -1,12 +1,10 @@
-"""Create temporary files and folders with names by which other processes can clean up.
+"""Create temporary files and folders, which later processes remove if the creator was killed.
 
 ::
 
   <prefix><host>-<boot>-<namespace>-<pid>-<start>-xxxx
 
-A process removes the files of killed processes if host, boot and PID namespace in the name are its
-own, and no process has this id and start time. An id alone is not enough, because two containers
-can use the same id. Outside Linux nothing is removed.
+On Linux, the name identifies the process that created the file. Other systems remove nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _MOST_DIGITS = 9
 
 
 def own_prefix(prefix: str) -> str:
-    """Return the prefix of the names of all files that this process creates."""
+    """Return how the names of this process's temporary files begin."""
     return f"{prefix}{_host_identity()}{os.getpid()}-{_start_of('self') or ''}-"
 
 
@@ -54,6 +52,7 @@ def _is_left(name: str) -> bool:
         return True
     except OSError:
         pass  # another user's process
+    # a different start time: another process has got the creator's process id
     return _start_of(pid) not in (None, start)
 
 
@@ -62,12 +61,12 @@ def _is_number(text: str) -> bool:
 
 
 def _host_identity() -> str:
-    """Name this process's host, its boot and its PID namespace."""
+    # include the PID namespace, because two containers can use one process id
     return f"{socket.gethostname()}-{_boot()}-{_namespace()}-"
 
 
 def _is_known() -> bool:
-    """Return whether ``/proc`` shows this PID namespace."""
+    """Return whether ``/proc`` shows the processes of this PID namespace."""
     with suppress(OSError):
         return bool(_boot()) and os.readlink(str(_PROC / "self")) == str(os.getpid())
     return False
@@ -95,7 +94,7 @@ def _start_of(pid: str) -> str | None:
 
 
 def check_file(path: Path, *, force: bool, next_step: str) -> None:
-    """Refuse to write over a file without ``force``, and over a link or folder always."""
+    """Raise a RunError if ``path`` exists; ``force`` allows a regular file, but no link."""
     if path.is_symlink():
         raise RunError(
             f"{path}: is a link to {os.readlink(str(path))}", "give the path of the file itself"
@@ -143,7 +142,6 @@ def remove(folder: Path) -> None:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a folder in TMPDIR, and remove it at the end."""
     folder = _unused_folder()
     try:  # a signal may arrive as soon as the folder exists
         _make(folder)
@@ -179,7 +177,7 @@ def _make(folder: Path) -> None:
 
 @contextmanager
 def room_in(folder: Path) -> Iterator[None]:
-    """Report an OSError of the block as an error about temporary files."""
+    """Convert an OSError in the block to an error about temporary files in ``folder``."""
     try:
         yield
     except OSError as fault:

@@ -6,8 +6,8 @@
     rich's colours           ─▶ Stream.styled
     a full disk              ─▶ OutputError, one line
 
-Text of profiles and runs is already cleaned when it becomes part of a line (``errors.one_line``).
-This file cleans everything else, such as warnings of libraries and tracebacks.
+``errors.one_line`` cleans the text of profiles and runs. This file cleans all other text, such as
+tracebacks and warnings of libraries.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Stream:
 
     @property
     def styled(self) -> Stream:
-        """Return a stream that lets lstmprof's own colours pass."""
+        """Return a stream that keeps the escape codes of colours."""
         return Stream(self._file, self._name, quiet=self._quiet, pattern=_STYLED)
 
     def write(self, text: str) -> int:
@@ -66,7 +66,7 @@ class Stream:
         self._try(self._file.flush)
 
     def put(self, text: str) -> None:
-        """Write text with its control characters."""
+        """Write text without removing its control characters."""
         self._try(lambda: self._write(text))
 
     def _write(self, text: str) -> None:
@@ -77,7 +77,7 @@ class Stream:
             self._file.write(text.encode(encoding, "replace").decode(encoding))
 
     def _try(self, action: Callable[[], object]) -> None:
-        """Call ``action``, or raise the first failure again."""
+        """Call ``action``; if an earlier call failed, only raise this failure again."""
         try:
             if self._fault is None:
                 action()
@@ -113,7 +113,7 @@ def guarded() -> Iterator[None]:
 
 
 def styled(file: TextIO) -> TextIO:
-    """Return a stream that lets lstmprof's own colours pass."""
+    """Return a stream that keeps the escape codes of colours."""
     return file.styled if isinstance(file, Stream) else file  # type: ignore[return-value]
 
 

@@ -94,18 +94,16 @@ class Breakdown:
         return _marked(events, self.step_range) if self.step_range else events
 
     def events_of_rank(self, rank: int | None, loaded: Packed | None = None) -> EventTable:
-        """Return the events of ``rank``, and a few events of other ranks."""
+        """Return the events of ``rank``, and one event per type of each other rank."""
         if len(self.ranks) < 2:
             return self.events()
         loaded = loaded or self.events_of_ranks([rank])
-        # include a few events of other ranks, so that each thread keeps its number
         return loaded.table(SCHEMA.names, rows_of_ranks(loaded, [rank]))
 
     def events_of_ranks(self, ranks: Collection[int | None]) -> Packed:
-        """Return the events of ``ranks``, and a few events of other ranks."""
+        """Return the events of ``ranks``, and one event per type of each other rank."""
         names = SCHEMA.names
         loaded = self.packed(names) if self.step_range else self.run.packed(names)
-        # include a few events of other ranks, so that each thread keeps its number
         return loaded.only(names, rows_of_ranks(loaded, ranks))
 
     def packed(self, columns: Sequence[str]) -> Packed:
@@ -132,7 +130,7 @@ class Breakdown:
     def attributed_steps(
         self, rank: int | None, device: int | None
     ) -> tuple[EventTable, list[Window], Intervals]:
-        """Return the events, steps and time intervals of a device or the host."""
+        """Return the events, steps and labelled time intervals of a device or the host."""
         if self.has_clean:
             clean = self.clean(rank, device)
             return clean.events, list(clean.windows), clean.intervals
@@ -142,12 +140,12 @@ class Breakdown:
 
     @cached_property
     def _timed(self) -> bool:
-        """Return whether lstmprof itself timed and profiled these steps, not another tool."""
+        """Return whether lstmprof, not another tool, timed and profiled these steps."""
         return self.run.info.source in MEASURED and not self.step_range
 
     @cached_property
     def has_clean(self) -> bool:
-        """Return whether there are enough steps, and few enough events, to remove disturbances."""
+        """Return whether the run has a clean step: enough steps, and not too many events."""
         fewest = min((count for count in Counter(w.rank for w in self.windows).values()), default=0)
         if fewest < LEAST_STEPS and not self._timed:
             return False
@@ -179,7 +177,7 @@ class Breakdown:
             "capture or ingest the run again",
         )
         if self.run.info.profile_format == "memory_snapshot":
-            fault = "a memory snapshot has no steps, ops and kernels"
+            fault = "a memory snapshot has no steps, ops or kernels"
             next_step = "see lstmprof breakdown --table memory"
         return RunError(f"{self.run.name}: {fault}", next_step)
 
@@ -278,7 +276,7 @@ def columns(table: str) -> list[str]:
 def rows_of(
     breakdowns: Sequence[Breakdown], table: str, top: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of ``table``, at most ``top`` per run; all rows of timings and ledger."""
+    """Return at most ``top`` rows of ``table`` per run, but all rows of the ledger."""
     if table == TIMINGS:
         return _timing_rows(breakdowns)
     most = None if table == "ledger" else top
@@ -292,7 +290,7 @@ def rows_of(
 def account_rows(
     breakdowns: Sequence[Breakdown], *, profiled: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the breakdowns as rows, such as ``gemm``, 2,000,000 ns."""
+    """Return one row per part of each run's mean step: 2,000,000 ns of ``gemm``."""
     return [
         {
             "run": breakdown.run.name,
@@ -339,7 +337,7 @@ def _timing_rows(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
 
 
 def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
-    """Group the runs whose step times can be compared: ``[[0, 2], [1]]``."""
+    """Return groups of comparable runs by index, such as ``[[0, 2], [1]]``."""
     timed = [i for i, breakdown in enumerate(breakdowns) if breakdown.timings is not None]
     return alike(timed, lambda position: breakdowns[position].run.info)
 

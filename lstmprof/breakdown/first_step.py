@@ -28,7 +28,7 @@ _NO_END_NS = 2**60
 
 @dataclass(frozen=True)
 class FirstStep:
-    """The breakdown of the first step, computed from the first ``read_bytes`` of the file."""
+    """The breakdown of the first step, computed from ``read_bytes`` of the file's bytes."""
 
     name: str
     mean_steps: tuple[MeanStep, ...]
@@ -38,7 +38,7 @@ class FirstStep:
 
 
 def first_step(path: Path, least_bytes: int) -> FirstStep | None:
-    """Break down the first step of a big Kineto file; other files give None."""
+    """Break down the first step of a big Kineto file, or return None for other files."""
     begun = beginning(path, least_bytes)
     if begun is None:
         return None
@@ -53,7 +53,7 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
 
 
 def _mean_steps(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
-    """Break down one step with a given launch latency."""
+    """Break down one step with a given longest launch latency."""
     waits = {
         device.number: replace(waits_of(device), latency_ns=latency_ns)
         for device in device_activities(events, step.rank)

@@ -22,12 +22,10 @@ _GPU = re.compile(
 
 
 def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
-    """Return the time in which a device waits for its host."""
     return sum(ns for part, ns in parts if part.removeprefix(TAIL) in WAITS_FOR_HOST)
 
 
 def device_word(name: str) -> str:
-    """Return "GPU" for names of GPUs, else "device"."""
     return "GPU" if _GPU.search(name) else "device"
 
 
@@ -39,7 +37,7 @@ def lane_words(rank: int | None, device: int | None) -> str:
 
 @dataclass(frozen=True)
 class Recording:
-    """The profiler's overhead in a mean step, from its number of events."""
+    """The profiler's overhead in a mean step, from the step's number of events."""
 
     events: float
     event_ns: float
@@ -72,7 +70,6 @@ class MeanStep:
 
     @property
     def waits_for_host_share(self) -> float | None:
-        """Return the share of the step in which the device waits for its host."""
         idle = [(part, ns) for state, part, ns in self.parts if state == "idle"]
         unknown = idle and all(part.removeprefix(TAIL) == UNATTRIBUTED for part, _ in idle)
         if self.device is None or unknown:
@@ -81,7 +78,6 @@ class MeanStep:
 
     @property
     def busy_share(self) -> float:
-        """Return the share of the step in which something ran, 0–1."""
         return sum(ns for state, _, ns in self.parts if state == "busy") / self.total_ns
 
 
@@ -115,7 +111,7 @@ def in_reading_order(
 
 
 def mean_of(totals: Sequence[int], steps: int) -> list[int]:
-    """Divide ``totals`` by ``steps``, to integers that sum to the rounded mean."""
+    """Divide ``totals`` by ``steps`` into integers that sum to the rounded mean."""
     floors = [total // steps for total in totals]
     missing = round(sum(totals) / steps) - sum(floors)
     # round by the largest remainder method

@@ -1,4 +1,4 @@
-"""Tables for people and notebooks, and the records of JSON output, with a text for each field."""
+"""Tables for Python and notebooks, the base of JSON records, and the texts of their fields."""
 
 from __future__ import annotations
 

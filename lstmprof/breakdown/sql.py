@@ -1,8 +1,7 @@
-"""Answer an SQL query over the tables of runs, with DuckDB.
+"""Answer SQL queries over the tables of runs with DuckDB: ``SELECT name, total_ns FROM kernels``.
 
-DuckDB may read only the runs' files, loads no extension and uses no network. Source: DuckDB,
-"Securing DuckDB". Files and answers may be larger than memory, because files are views and rows are
-fetched in batches.
+DuckDB may read only the files of the runs and may not use the network. Source: DuckDB, "Securing
+DuckDB".
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _FILES = {
 }
 NAMES = ("runs", *reversed(_FILES), *TABLES)
 
-#: DuckDB's settings during a query; the last one prevents the query from changing the others.
+#: DuckDB's settings during a query; the last setting prevents any change of the settings.
 _LOCKED = (
     "python_enable_replacements=false",
     "autoinstall_known_extensions=false",
@@ -55,7 +54,7 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
-#: Bytes that DuckDB may use before it writes to disk.
+#: Memory limit of DuckDB in bytes. DuckDB writes further data to disk.
 _MOST_BYTES = 2**30
 #: Bytes of address space for the stack and heap of each thread.
 _THREAD_BYTES = 2**27
@@ -63,9 +62,10 @@ _STATM = Path("/proc/self/statm")
 #: Seconds between two interrupts of a query.
 _AGAIN_S = 0.1
 
-#: Beginnings of DuckDB's suggestions of another name.
+#: Beginnings of the lines in which DuckDB suggests another name.
 _HINTS = ("Did you mean", "Candidate ", "Either ")
 
+#: Number of rows to fetch at once, so that long answers need little memory.
 _BATCH_ROWS = 2048
 _Value = TypeVar("_Value")
 
@@ -74,7 +74,7 @@ _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "NUMERIC", "NUMBER")
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a query; the rows can be read once."""
+    """Result of an SQL query, with rows that can be read only once."""
 
     names: Sequence[str]
     types: Sequence[str]
@@ -98,7 +98,7 @@ class Answer:
         return (dict(zip(columns, map(_plain, row), strict=True)) for row in self.rows)
 
     def headings(self) -> list[str]:
-        """Return the column names for a terminal; ">" marks columns of numbers."""
+        """Return the column names for a terminal; ">" aligns a column to the right."""
         return [(">" if self._is_number(i) else "") + name for i, name in enumerate(self.columns)]
 
     def texts(self) -> Iterator[list[str]]:
@@ -115,7 +115,7 @@ class Answer:
 
 
 def _plain(value: Any) -> Any:
-    """Convert ``value`` to a type of JSON (NaN and infinity: None)."""
+    """Convert ``value`` for JSON, which has no NaN, infinity, Decimal or date."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Decimal):
@@ -139,7 +139,7 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
-    """Run one SELECT over the tables of ``runs``; the answer is valid inside ``with``."""
+    """Run one SELECT over the tables of ``runs``; read the answer inside ``with``."""
     try:
         import duckdb
     except ImportError as fault:
@@ -151,7 +151,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
         duckdb.connect() as database,
         ThreadPoolExecutor(1) as thread,
     ):
-        # start the thread now: a signal during a later start would hide the thread from the pool
+        # start the thread now: a signal during a later start would lose the thread
         thread.submit(bool).result()
         query = _Query(database, thread, timeout_s)
         _lock(database, _add_tables(query, runs, _words(database, sql)), str(spill))
@@ -159,13 +159,13 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
             result = query.waited_for(lambda: database.execute(sql).description)
             names = [name for name, *_ in result]
             types = [str(type_) for _, type_, *_ in result]
-            # yield inside the error handling: DuckDB may reject the query even while rows are read
+            # yield inside ``_refusals``, because DuckDB may also fail while rows are read
             yield Answer(names, types, _rows(query))
 
 
 @contextmanager
 def _within_memory() -> Iterator[None]:
-    """Limit the memory of this process, because DuckDB's limit ignores long texts."""
+    """Limit this process's memory, because DuckDB's own limit ignores long strings."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(_STATM.read_text("ascii").split()[0]) if _STATM.exists() else 0
     now = pages * resource.getpagesize()
@@ -182,7 +182,7 @@ def _within_memory() -> Iterator[None]:
 
 @contextmanager
 def _refusals(refusal: type[Exception]) -> Iterator[None]:
-    """Convert DuckDB's errors to errors for users."""
+    """Raise DuckDB's errors as lstmprof's errors, which say what to do."""
     try:
         yield
     except refusal as fault:
@@ -195,7 +195,7 @@ def _refusals(refusal: type[Exception]) -> Iterator[None]:
 
 
 def _refused(message: str) -> UsageError:
-    """Shorten DuckDB's error to one line with the name it suggests, and list the tables."""
+    """Return an error with DuckDB's message, its suggestion and the table names."""
     fault, *more = message.split("\n\nLINE ")[0].split("\n")
     hint = next((line for line in more if line.startswith(_HINTS)), "").replace(": :", ":")
     if "Table with name" in fault and not any(f'"{name}"' in hint for name in NAMES):
@@ -213,7 +213,7 @@ class _Query:
     begun_s: float = field(default_factory=time.monotonic)
 
     def waited_for(self, function: Callable[[], _Value]) -> _Value:
-        """Run ``function`` in ``thread``; in the main thread Ctrl-C would come too late."""
+        """Return ``function()`` from ``thread``. Ctrl-C or a timeout stops the query."""
         try:
             return self.thread.submit(function).result(self._left_s())
         except TimeoutError:
@@ -244,8 +244,7 @@ class _Query:
             wait([ended], _AGAIN_S)
 
     def register(self, name: str, table: pa.Table) -> None:
-        """Let queries read ``table`` under ``name``."""
-        # register in the query's thread: in the main thread, DuckDB would hide a signal's exception
+        # use the query's thread: in the main thread, DuckDB hides exceptions that a signal raises
         self.waited_for(lambda: self.database.register(name, table))
 
 
@@ -255,16 +254,16 @@ def _rows(query: _Query) -> Iterator[Sequence[Any]]:
 
 
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
-    """Return the words of the query, among them the names of its tables."""
+    """Return all words of the query, including the names of tables."""
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:
         raise UsageError("the query must be exactly one SELECT", "tables: " + ", ".join(NAMES))
-    # take all words: DuckDB's exact ``get_table_names`` may access the network
+    # take all words, because DuckDB's exact ``get_table_names`` may access the network
     return set(re.findall(r"\w+", sql.lower()))
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Register all tables, fill the ``wanted`` ones, return the files to read."""
+    """Define all tables, with rows only in ``wanted`` tables; return the files to read."""
     query.register("runs", facts_table([(run.name, run.info) for run in runs]))
     paths: list[Path] = []
     for name, columns in _FILES.items():
@@ -284,7 +283,6 @@ def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Pa
 
 
 def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
-    """Return (run, path) of the Parquet file ``name`` of each run."""
     files: list[tuple[str, Path | None]] = [(run.name, run.file(name)) for run in runs]
     return [(run, path.resolve()) for run, path in files if path]
 

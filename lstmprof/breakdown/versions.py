@@ -14,7 +14,7 @@ NO_FRAMEWORK = ("lstmprof", "python", "numpy", "nvtx", "cuda", "cudnn")
 
 @dataclass(frozen=True)
 class VersionedRun:
-    """A run to compare with runs of the same implementation under other versions."""
+    """One run in a comparison of an implementation's framework versions."""
 
     breakdown: Breakdown
     implementation: str

@@ -1,8 +1,8 @@
-"""Measure one implementation in its own process: time it without a profiler, then profile it.
+"""Measure an implementation in a worker process: first the step times, then a profile.
 
 ::
 
     request ─ harness ─▶ worker ─▶ result.json ─ harness ─ captured_run ─▶ a run on disk
-
-This file imports nothing, because the worker process imports it.
 """
+
+# import nothing here, because the worker process imports this file

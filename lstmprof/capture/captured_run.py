@@ -1,7 +1,7 @@
 """Write a run to disk from the results of its worker processes.
 
-``python -m lstmprof.capture.captured_run FOLDER`` does so for a session of ``lp.profile`` or
-``lstmprof run``.
+``python -m lstmprof.capture.captured_run FOLDER`` writes the run that ``lp.profile`` or
+``lstmprof run`` measured.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ PER_STEP = (
 )
 #: Entries of run.json that must be equal in all rounds.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
-#: The one entry of ``ALIKE`` that may differ: each process may flush denormals or keep them.
+#: Entry that may differ between rounds: whether the framework's ops flushed denormals.
 NOT_ALIKE = "settings.framework_denormals"
-#: Name in run.json -> column of timings.parquet that is summed for it, without warm-up.
+#: Entry of run.json -> column of timings.parquet to sum for the entry, without warm-up.
 SUMS = {
     "timing_wall_ns": "wall_ns",
     "timing_cpu_ns": "cpu_ns",
@@ -73,7 +73,7 @@ def write_captured(
     )
     names = [f"rank-{n}" for n in ranks] or [f"round-{n}" for n in range(len(rounds))]
     profiles = list(zip(names, rounds, strict=True))
-    # take all facts except events from a job's first rank
+    # take timings, samples and facts from a job's first rank
     rounds = rounds[:1] if ranks else rounds
     timings, samples = _timings(rounds), samples_of(rounds)
     description = {**described(name, profile, profile.events), "source": source}
@@ -123,7 +123,6 @@ def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
 
 
 def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) -> Profile:
-    """Join the profiles of a distributed job's processes."""
     whole = sources.join_ranks(ranks, [_read(result) for result in processes])
     events = annotated(whole.events, captured=False)
     for rank, result in zip(ranks, processes, strict=True):
@@ -134,7 +133,7 @@ def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) 
 def _read(result: CaptureResult) -> Profile:
     profile = formats.read(result.profiles[0])
     events = profile.events
-    # ``cut`` has the last step's window if the profile ends before that step does
+    # find a last step without wall time, which the end of the profile cuts off
     cut = windows(events, captured=True)[len(result.metadata["profiled_wall_ns"]) :]
     if not cut or cut[0].step is None:
         return profile
@@ -144,15 +143,13 @@ def _read(result: CaptureResult) -> Profile:
 
 
 def _link(source: Path, place: Path) -> None:
-    """Hard-link a file, or copy it across disks."""
     try:
         os.link(source, place)
-    except OSError:
+    except OSError:  # for example, the run is on another disk
         shutil.copyfile(source, place)
 
 
 def _joined_facts(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """Combine the rounds' entries of run.json."""
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]
@@ -190,7 +187,7 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _joined_lists(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Join lists with one value per profiled step."""
+    """Join the rounds' lists ``name``, or return None if a profiled step has no value."""
     lists = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count
@@ -200,7 +197,6 @@ def _joined_lists(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """Sum the timings over all iterations except warm-up."""
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()

@@ -1,11 +1,11 @@
-"""An implementation in the user's own file: ``--impl mymodel.py:build``.
+"""Read the user's file that builds a network: ``--impl mymodel.py:build``.
 
-This module only parses the file; the worker executes it (``worker.users_file``). It needs only
-Python 3.7 and its standard library, because workers import it, too.
+This module only parses the file. The worker executes the file (``worker.users_file``).
 """
 
 from __future__ import annotations
 
+# use only Python 3.7 and no packages, because workers import this module
 import ast
 import dataclasses
 import hashlib
@@ -17,9 +17,9 @@ from lstmprof import implementations
 from lstmprof.base.errors import UsageError, unknown_name
 from lstmprof.implementations import UNUSUAL, Implementation
 
-#: Frameworks whose training loop can run a user's network; Keras runs on one of these.
+#: Frameworks that can train a user's network. Keras runs on one of these frameworks.
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-#: Imported package -> framework; TensorFlow runs a file that imports only Keras.
+#: Imported package -> framework; a file that imports only Keras runs on TensorFlow.
 _FRAMEWORK_OF_IMPORT = {name: name for name in FRAMEWORKS}
 _FRAMEWORK_OF_IMPORT.update(
     {"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"}
@@ -53,7 +53,7 @@ class ImplementationFile:
 
     @property
     def row(self) -> Implementation:
-        """Describe the file like a built-in implementation that supports every workload."""
+        """Return the file as an implementation that supports every workload."""
         summary = "{} of {}".format(self.function, self.file_name)
         return Implementation(
             self.name, "", "", summary, knows=tuple(UNUSUAL), runs_on=self.framework
@@ -128,7 +128,7 @@ def _framework(tree: ast.Module, name: str) -> str:
             raise unknown_name("FRAMEWORK of {}".format(name), stated, FRAMEWORKS)
         return stated
     roots = list(_imported(tree))
-    # look for Keras last, because a file with Keras on JAX or PyTorch imports both packages
+    # look for Keras last, because a file that uses Keras on JAX or PyTorch imports both
     for root in [root for root in roots if root != "keras"] + roots:
         if root in _FRAMEWORK_OF_IMPORT:
             return _FRAMEWORK_OF_IMPORT[root]

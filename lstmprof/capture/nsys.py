@@ -1,7 +1,6 @@
-"""Record a process with Nsight Systems: start it, and export the report.
+"""Record a process with Nsight Systems, and export the recording.
 
-Killing nsys does not end the process that it started; a ``Lifeline`` does. Source:
-docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch Options".
+Source: docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch Options".
 """
 
 from __future__ import annotations
@@ -48,14 +47,17 @@ def around(command: Sequence[str], folder: Path) -> list[str]:
             f"--nvtx-capture={NSYS_RANGE}@{DOMAIN}",
             "--capture-range-end=stop",
         ),
-        # make nsys find the capture range, whose name is no registered NVTX string
+        # let nsys find the capture range, although its name is no registered NVTX string
         *("--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "--force-overwrite=true"),
         *(f"--output={folder / REPORT}", *command),
     ]
 
 
 class Lifeline:
-    """A FIFO that ends the recorded process when lstmprof closes it or dies."""
+    """A FIFO; the recorded process ends when lstmprof closes the FIFO or dies.
+
+    Killing nsys would not end the recorded process.
+    """
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -67,19 +69,19 @@ class Lifeline:
 
 
 def export(folder: Path, place: str = ".") -> None:
-    """Export the nsys report to SQLite; both files, gzipped, become the profiles."""
+    """Export the nsys report to SQLite, and gzip both files as the run's profiles."""
     # import late, because a machine that only captures may lack libraries for reading profiles
     from lstmprof.formats.cuda.nsys import export_command
 
     report = folder / f"{REPORT}.nsys-rep"
     stream = folder / f"{REPORT}.qdstrm"
-    # convert the recording: the nsys of some distributions (Debian) writes no report
+    # convert the raw recording, because the nsys of some distributions (Debian) writes no report
     if not report.exists() and stream.exists():
         _run([_importer(), "-i", str(stream)])
     if not report.exists():
         raise CaptureError(
-            "nsys recorded nothing, because it received no NVTX range from the steps",
-            "install another version of the Python package nvtx; this nsys does not support it",
+            "nsys recorded no step, because it received no NVTX range from the Python package nvtx",
+            "install a version of the Python package nvtx that this version of nsys supports",
         )
     database = folder / place / DATABASE
     _run(export_command(nsys_path(), report, database))

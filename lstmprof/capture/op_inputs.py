@@ -1,8 +1,8 @@
-"""Assign input shapes that a worker recorded in a separate step to the ops of the profile.
+"""Add recorded input shapes to the ops of a profile.
 
-Ops are matched by name, and by their order among ops of the same name in a step. The steps of a
-capture are alike, so one recorded step serves for all. The steps of a user's training differ, so
-their inputs are recorded with a step number.
+The third ``MatMul`` of a profiled step gets the shapes of the third recorded ``MatMul``. A capture
+repeats one step, so one recorded step suffices. The steps of a user's training differ, so each
+recorded op has a step number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Recorded = dict[str, list[Entry]]
 
 
 def with_inputs(events: EventTable, path: Path | None, rank: int | None = None) -> EventTable:
-    """Add recorded input shapes and dtypes to a rank's ops (None: the only process)."""
+    """Add the recorded input shapes and dtypes to the ops of ``rank`` (None: all ops)."""
     if path is None:
         return events
     recorded: Recorded = {}
@@ -51,7 +51,7 @@ def _compact(values: Any) -> str:
 def _joined(
     events: EventTable, recorded: Recorded, rank: int | None
 ) -> list[tuple[Ints, tuple[list[str], list[str]]]]:
-    """Return row numbers, shapes and dtypes of the ops, by name and step."""
+    """Return (rows, (shapes, dtypes)) for the ops of each name in each step."""
     codes, names = events.texts("name")
     step = events.ints("step", UNKNOWN)
     if rank is not None:
@@ -59,7 +59,7 @@ def _joined(
     rows = np.flatnonzero(
         events.is_kind("op") & events.where_name(lambda name: _plain(name) in recorded)
     )
-    # names of ops with inputs from the same step, which replace the profiler's shapes
+    # replace the profiler's shapes of ops that were recorded with a step number
     exact = {name for name, entries in recorded.items() if entries[0][2] is not None}
     wanted = (events.texts("shapes")[0] == NONE) | events.where_name(exact.__contains__)
     rows = rows[(step[rows] != UNKNOWN) & wanted[rows]]
@@ -79,7 +79,7 @@ def _joined(
 
 
 def _inputs_in_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
-    """Return one entry per op in a step, if each entry certainly belongs to its op."""
+    """Return one entry per op of a step, or [] if entries may belong to other ops."""
     if any(step is not None for _, _, step in recorded):
         entries = [entry for entry in recorded if entry[2] == number]
         return entries if len(entries) == count else []

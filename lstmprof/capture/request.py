@@ -1,4 +1,4 @@
-"""The request to a worker or to the process of a user's script, and the worker's result."""
+"""Settings that lstmprof passes to the process that measures, and the result."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MODES = ("train", "forward")
 #: Precisions. fp32 never uses TF32; amp-* is mixed precision, amp-fp16 with gradient scaling.
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 LONGEST_S = 30 * 86400.0
-#: Worker processes per run; fewer than three hide how much timings differ between processes.
+#: Number of worker processes per run; fewer hide how much times differ between processes.
 ROUNDS = 3
-#: Profiled steps in all rounds; among ten steps, at least one is undisturbed.
+#: Number of profiled steps in all workers of a run; of ten, at least one is undisturbed.
 PROFILED = 12
 #: Names of the programs that can sample the worker's call stacks.
 PY_SPY, PERF = "py-spy", "perf"
@@ -30,29 +30,29 @@ FRAMEWORKS_OWN, NSYS = "framework", "nsys"
 PROFILERS = (FRAMEWORKS_OWN, NSYS)
 
 RESULT = "result.json"
-#: File name of a FIFO; when lstmprof closes the FIFO, the process under Nsight Systems ends.
+#: Name of a FIFO; the process under Nsight Systems ends when lstmprof closes the FIFO.
 LIFELINE = "lifeline"
 #: Line that a worker prints to end its turn and to ask for the next turn.
 TURN = "turn"
-#: Prefix of a worker's progress lines, which differ from nsys's lines in the same pipe.
+#: Prefix of a worker's progress lines, because nsys writes to the same pipe.
 MARK = "lstmprof: "
 
 
 @dataclasses.dataclass(frozen=True)
 class CaptureRequest:
-    """The settings of one capture."""
+    """The settings of one capture, or of one of its worker processes."""
 
     implementation: str
     workload: Workload
     device: str = "auto"  # auto: the first GPU that the framework can use, else the CPU
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
-    # timed steps of all rounds together; ten per round suffice for the median's 95 % interval
+    # timed steps of all workers together; ten per worker suffice for the median's 95 % interval
     iterations: int = 30
     timing_s: Optional[float] = None  # no iteration is timed after this many seconds
     # warm-up steps; None: as many as the implementation needs
     warmup: Optional[int] = None
-    # profiled steps per round; None: ``PROFILED`` steps in all rounds
+    # profiled steps per worker; None: ``PROFILED`` steps in all workers
     profile_steps: Optional[int] = None
     profiler: str = FRAMEWORKS_OWN  # one of PROFILERS
     seed: int = 0
@@ -107,7 +107,7 @@ class CaptureRequest:
 
 
 def run_name(request: CaptureRequest) -> str:
-    """Name a run by implementation, workload, precision and changed options."""
+    """Return the run's name: ``implementation--workload--precision--options``."""
     parts = [request.implementation, request.workload.name, request.precision]
     parts += [request.mode] if request.mode != "train" else []
     parts += [request.device.replace(":", "")] if request.device != "auto" else []
@@ -120,7 +120,7 @@ def run_name(request: CaptureRequest) -> str:
 
 
 def switched(request: CaptureRequest) -> List[str]:
-    """Return the settings that are not the default, such as ``no-onednn``."""
+    """Return the switches that differ from the default, such as ``no-onednn``."""
     settings = (
         ("keep-denormals", request.keep_denormals),
         ("no-onednn", not request.onednn),
@@ -159,11 +159,12 @@ def wanted(request: CaptureRequest) -> List[str]:
 
 
 def refusal(request: CaptureRequest) -> Optional[str]:
-    """Return why the implementation does not support a request."""
+    """Return why the implementation does not support a request, or None."""
     refuses = request.row.refusals()
     for need in wanted(request):
         if need in refuses:
-            return "{} does not support {}: {}".format(request.implementation, need, refuses[need])
+            both = need.replace(" of ", " with ")
+            return "{} does not support {}: {}".format(request.implementation, both, refuses[need])
     return None
 
 
@@ -222,7 +223,7 @@ THEN = (GO_ON, STOP)
 
 @dataclasses.dataclass(frozen=True)
 class ScriptRequest:
-    """How to measure a user's script."""
+    """A user's script, and the settings of ``lstmprof run``."""
 
     target: str
     place: str

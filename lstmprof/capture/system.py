@@ -23,11 +23,11 @@ from lstmprof.capture.worker.machine.driver import (
 )
 
 OK, MISSING = "ok", "missing"
-#: Seconds after which ``lstmprof system`` treats an import as hung.
+#: Seconds after which ``lstmprof check --system`` treats a framework's import as hung.
 _IMPORT_S = 300.0
-#: File of NVIDIA's driver; ``RmProfilingAdminOnly: 1`` lets only root read GPU counters.
+#: Settings of NVIDIA's driver; ``RmProfilingAdminOnly: 1`` lets only root read GPU counters.
 _PARAMETERS = Path("/proc/driver/nvidia/params")
-#: File of Linux with a number; above 2, users cannot read the CPU's counters.
+#: Linux's level of protection for CPU counters; above 2, users cannot read the counters.
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
 
@@ -85,7 +85,7 @@ def _framework(name: str, gpu_driver: Driver) -> Probe:
 
 
 def _shared_files() -> Iterator[Probe]:
-    """Report libraries that two CUDA versions install at the same paths."""
+    """Report cuDNN and NCCL wheels for CUDA 12 and 13 that contain the same files."""
     installed = {d.name.lower() for d in metadata.distributions() if d.name}
     for library in ("cudnn", "nccl"):
         both = [f"nvidia-{library}-cu{major}" for major in (12, 13)]

@@ -1,7 +1,7 @@
-"""Shell completion: functions that return possible values for the typed text ``begun``.
+"""Shell completion: functions that return possible values for a half-typed word.
 
-Without such a function, click's bash completion offers nothing for an argument, not even files; so
-arguments that are paths use ``paths``.
+For ``--device cu``, ``devices`` returns ``cuda``, ``cuda:0`` and so on. Arguments that are paths
+need the function ``paths``, because click's bash completion offers no files by default.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def paths(_: click.Context, option: click.Parameter, begun: str) -> list[Complet
 def implementations(
     context: click.Context, option: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Complete names of implementations, or else files."""
+    """Return matching names of implementations, or files if no name matches."""
     from lstmprof.implementations import TABLE
 
     return _items((row.name for row in TABLE), begun) or paths(context, option, begun)

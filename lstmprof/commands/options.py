@@ -39,7 +39,6 @@ TRACES = "traces"
 
 
 def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | None) -> str | None:
-    """Raise UsageError for an invalid regular expression, or return it."""
     try:
         re.compile(pattern or "")
     except re.error as fault:
@@ -51,7 +50,7 @@ def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | Non
 
 
 def plain_file(_: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    """Refuse what exists but is no regular file, because a pipe could block the reader."""
+    """Refuse an existing path that is no regular file: a pipe could block the reader."""
     if path and Path(path).exists() and not Path(path).is_file():
         raise UsageError(f"{path}: not a regular file", f"give a file to {option.opts[0]}")
     return path
@@ -68,8 +67,8 @@ across = click.option(
     multiple=True,
     type=click.Choice(names.CONDITIONS),
     metavar="NAME",
-    help="Compare runs even if they differ in this setting. Repeat the option to name more "
-    f"settings. Settings: {', '.join(names.CONDITIONS)}.",
+    help="Setting in which the compared runs may differ: "
+    f"{', '.join(names.CONDITIONS)}. Repeat the option for more.",
 )
 rank = click.option(
     "--rank",
@@ -87,8 +86,8 @@ open_ = click.option(
     "--open",
     "open_",
     is_flag=True,
-    help="Also write an HTML report of these runs to the cache, and open it in a browser "
-    "($BROWSER).",
+    help="Also write an HTML report of these runs to lstmprof's cache folder, and open it in a "
+    "browser ($BROWSER).",
 )
 
 
@@ -123,7 +122,7 @@ class Stages:
         self._done = 0
 
     def at(self, stage: str) -> None:
-        """Print on a terminal that a stage begins, unless a line was printed just before."""
+        """Print the stage on a terminal, but not within ``EVERY_S`` of the last line."""
         if sys.stderr.isatty() and self._clock() - self._printed_s >= self.EVERY_S:
             self._printed_s = self._clock()
             say(f"{stage} …")
@@ -135,7 +134,7 @@ class Stages:
             self.at(f"{self._done} of {total} {noun}")
 
 
-#: Most lines about files that are no profiles; more files share one line.
+#: Largest number of lines about files that are not profiles; more files share one line.
 MOST_FOREIGN_LINES = 3
 
 
@@ -167,7 +166,7 @@ class LeftOut:
 
 @contextlib.contextmanager
 def leaving_out() -> Iterator[LeftOut]:
-    """Collect errors of inputs during the block, and print them after it."""
+    """Yield a ``LeftOut``, and print its errors after the block."""
     left_out = LeftOut()
     try:
         yield left_out
@@ -190,7 +189,6 @@ def trying(place: object, left_out: LeftOut) -> Iterator[None]:
 
 
 def refuse_missing(paths: Sequence[str]) -> None:
-    """Raise UsageError for a path at which there is no file or folder."""
     for path in paths:
         if path and not is_url(path) and not Path(path).exists():
             raise UsageError(f"{path}: there is no such file or folder", "check the path")
@@ -219,7 +217,7 @@ def broken_down(
     tables: Sequence[str],
     look: Callable[[Breakdown], object] = lambda breakdown: None,
 ) -> list[Breakdown]:
-    """Break down all runs for which that is possible."""
+    """Break down all runs; raise the first error only if all runs fail."""
     from lstmprof.breakdown import break_down
     from lstmprof.runs.border import border
 
@@ -273,7 +271,6 @@ def from_good(
 
 
 def report_tables() -> tuple[str, ...]:
-    """Return the tables that the report needs."""
     from lstmprof.report import TABLES
 
     return tuple(TABLES)
@@ -285,7 +282,7 @@ def open_report(
     across: Collection[str] = (),
     diagnoses: Sequence[Diagnosis] | None = None,
 ) -> None:
-    """Write the HTML report into the cache, and open it."""
+    """Write the HTML report into lstmprof's cache folder, and open the report."""
     import hashlib
     import os
     import tempfile

@@ -1,14 +1,11 @@
-"""Explain why a step takes as long as it does, and predict what removing a cause would save.
+"""Explain why a step is slow, and predict the time of the step without the cause.
 
 ::
 
     breakdown ─▶ seen ─▶ step_profile ─▶ roofline ─▶ findings ─┐
         ┌──────────────────────────────────────────────────────┘
-        ├▶ certainty ─┬▶ verdict ─▶ diagnosis
+        ├▶ certainty ─┬▶ verdict ─▶ diagnosis ─▶ gate, recommend
         └▶ remedies ──┘
-    uses of diagnoses: gate (pass or fail)  history (run by run)
-                       recommend (the fastest here, and the framework's layer op)
 
-    ``diagnosis.diagnose_all`` runs all stages in the picture. Each file imports only earlier
-    stages.
+``diagnosis.diagnose_all`` runs the stages up to ``diagnosis``. A stage imports only earlier stages.
 """

@@ -1,4 +1,4 @@
-"""Decide whether two runs were made under the same conditions and can be compared."""
+"""Check whether two runs have equal conditions, such as workload and precision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # imported for types only, because the breakdown's heading im
 
 
 def conditions_in_words(info: RunInfo) -> dict[str, str]:
-    """Return the known conditions of a run as text, by name."""
+    """Return the known conditions of a run in words: ``{"mode": "train", …}``."""
     w, threads = info.workload, info.threads
     words = {
         "workload": f"{w.name} ({w.sizes})" if w else None,
@@ -60,7 +60,6 @@ def refuse_unless_comparable(
 
 
 def valid_conditions(across: Collection[str]) -> Collection[str]:
-    """Raise a UsageError if a name in ``across`` is no condition."""
     for name in across:
         if name not in names.CONDITIONS:
             raise UsageError(f"unknown condition '{name}'", "known: " + ", ".join(names.CONDITIONS))
@@ -70,8 +69,8 @@ def valid_conditions(across: Collection[str]) -> Collection[str]:
 def comparable_groups(
     profiles: Iterable[StepProfile], across: Collection[str] = ()
 ) -> list[list[StepProfile]]:
-    """Group runs that were made under the same conditions."""
+    """Group runs with equal conditions, such as workload and precision."""
     groups = alike(profiles, attrgetter("info"), valid_conditions(across))
-    # compare a run whose workload is unknown with no other run
+    # put each run with an unknown workload in a group of its own
     single = [] if "workload" in across else [g for g in groups if not g[0].info.workload]
     return [part for g in groups for part in ([[p] for p in g] if g in single else [g])]

@@ -44,13 +44,14 @@ if TYPE_CHECKING:
     import pandas
 
 
-#: Version of the JSON document, whose fields docs/diagnose_document.py describes.
+#: Version of the JSON document. docs/diagnose_document.py describes the fields.
 VERSION = 4
 #: Share of the step or difference below which kinds of time appear only in JSON.
 LEAST_SHARE = 0.01
 #: Most rare events that the notes name.
 MOST_RARE = 3
-#: Least additional time of a first step that a note mentions, in steps.
+#: Smallest excess of the fast run's first step over the slow run's first step, in steps of the slow
+#: run, at which lstmprof writes a note.
 LONG_FIRST_STEP = 10
 WATERFALL = (
     Column.text("kind", "kind of time, such as matmul or dispatch"),
@@ -73,13 +74,13 @@ FINDINGS = (
 _DIFFERENCE = ("kind", "fast_ns", "slow_ns", "delta_ns")
 _NOTHING = DiagnosisOptions()
 _NO_ROOFLINE = (
-    "--peaks has no effect, because only runs of lstmprof capture record how much a step computes"
+    "--peaks has no effect: lstmprof knows the FLOPs of a step only for runs of lstmprof capture"
 )
 
 
 @dataclass(frozen=True)
 class Explained:
-    """A kind of time, such as matmul, with a sentence about it and the fixes for it."""
+    """A finding (one kind of time, such as matmul) with sentence, certainty and fixes."""
 
     finding: Finding
     sentence: str
@@ -92,7 +93,7 @@ class Explained:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why the step of ``slow`` takes as long as it does; ``lp.diagnose`` returns it.
+    """The result of ``lp.diagnose``: why the step of the run ``slow`` is slow.
 
     ``fast`` is the run that ``slow`` is compared with. The times in ``findings`` sum to the
     difference between the two steps, or to the step of a single run. ``warnings`` are reasons to
@@ -309,7 +310,7 @@ def diagnose_all(
         diagnoses += [
             replace(_with_measured_gains(d, group), roofline=limits[d.slow.name]) for d in pairs
         ]
-        # diagnose a run alone if no run is comparable
+        # diagnose a run alone if its group has no other run
         for p in () if pairs else group:
             saved = savings(breakdown_of[p.name], p, limits[p.name])
             diagnoses.append(replace(alone(p, saved), roofline=limits[p.name]))
@@ -324,7 +325,7 @@ def diagnose_all(
 
 
 def _with_measured_gains(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> Diagnosis:
-    """Add measured gains from runs that have a fix; drop a fix that does not help there."""
+    """Add the measured gain of each fix that another run has, and drop fixes without gain."""
     findings = []
     for explained in diagnosis.findings:
         advice = (with_measured_gain(a, diagnosis.slow, group) for a in explained.remedies)
@@ -335,26 +336,26 @@ def _with_measured_gains(diagnosis: Diagnosis, group: Sequence[StepProfile]) -> 
 def with_measured_gain(
     advice: Advice, slow: StepProfile, group: Sequence[StepProfile]
 ) -> Advice | None:
-    """Take a fix's gain from the fastest run that already has it."""
+    """Add the gain that the fastest run with this fix shows, or drop the fix (None)."""
     others = [p for p in group if _follows(p, advice, slow)]
     if not others:
         return advice
     other = min(others, key=lambda profile: profile.length_ns)
     gain_ns = slow.length_ns - other.length_ns
-    # do not advise the fix, because it does not help here
+    # drop the fix, because the run with the fix is not faster
     if gain_ns <= 0:
         return None
-    # give no measured gain, because the gain may be noise
+    # keep the fix without a measured gain, because the gain may be noise
     if no_difference(other, slow):
         return advice
     return replace(advice, measured_ns=other.length_ns, measured_with=other.label, gain_ns=gain_ns)
 
 
 def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
-    """Return whether ``other`` already has the fix that ``slow`` needs."""
+    """Return whether the run ``other`` already has this fix."""
     if other.implementation is not None or slow.implementation is not None:
         return other.implementation == advice.implementation is not None
-    # profiles of other tools show only one fix: one op per layer
+    # a profile without a known implementation shows only one fix: one op per layer
     if other.framework != slow.framework or advice.name != layer_in_one_op.name:
         return False
     for size in ("time_steps", "batch", "inputs", "hidden"):
@@ -386,7 +387,7 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 
 
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
-    """Explain the step of a single run, with the savings that replays predict."""
+    """Explain the step of a single run, with the savings by kind of time."""
     parts = findings(None, profile, saved)
     result = outcome_of_one(profile, parts)
     explained = _explained(parts, result)
@@ -424,21 +425,22 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
         notes.append(f"{untimed(fast, slow)}, so profiled times are compared")
     if (fast.device is None) != (slow.device is None):
         notes.append(
-            "one run used a GPU and the other a CPU, so their kinds of time cannot be compared"
+            "one run used a GPU and the other a CPU: compare their step times, not their breakdowns"
         )
     for profile in (fast, slow):
         notes += [f"{profile.name}: {note}" for note in (*_time_notes(profile), *profile.notes)]
         if profile.info.agrees_with_reference is False:
             notes.append(
-                f"{profile.name}: the implementation's file has no load(), so its results were "
-                "not checked"
+                f"{profile.name}: lstmprof did not compare the network's results with a float64 "
+                "reference, because the implementation's file does not define load(network, "
+                "weights), which copies the reference's weights into the network"
             )
     first_steps = _first_steps(fast, slow)
     return [*notes, first_steps] if first_steps else notes
 
 
 def _time_notes(profile: StepProfile) -> list[str]:
-    """Return notes on disturbed steps and on rare events."""
+    """Return notes on time lost to other processes, and on ops that run in few steps."""
     lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [
         f"in only {r.steps} of {profile.steps} steps, {cropped(r.name)} takes "
@@ -449,7 +451,7 @@ def _time_notes(profile: StepProfile) -> list[str]:
 
 
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
-    """Return a note on how many steps it takes to make up for a long first step."""
+    """Note after how many steps the fast run has made up for its long first step."""
     first, other = (profile.info.compile_ns for profile in (fast, slow))
     gain = slow.length_ns - fast.length_ns
     if first is None or other is None or gain <= 0 or not timed(fast, slow):
@@ -457,8 +459,8 @@ def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
     price = first - other
     if price < LONG_FIRST_STEP * slow.length_ns:
         return None
-    name, took = labels(fast, slow)[0], milliseconds(first)
+    (name, slower), took = labels(fast, slow), milliseconds(first)
     return (
-        f"the first step of {name} takes {took} ms; shorter later steps make up for this after "
-        f"{-(-price // gain):,} steps"
+        f"the first step of {name} takes {took} ms, but the later steps are shorter than the steps "
+        f"of {slower}: {name} has caught up with {slower} after {-(-price // gain):,} steps"
     )

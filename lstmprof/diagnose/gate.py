@@ -32,13 +32,13 @@ from lstmprof.runs.metadata import condition
 Word = Literal["slower", "faster", "step"]
 State = Literal["pass", "fail", "inconclusive"]
 
-#: Version of the JSON document, whose fields docs/compare_document.py describes.
+#: Version of the JSON document. docs/compare_document.py describes the fields.
 VERSION = 2
 #: Exit status of ``lstmprof compare``. In all commands, 1, 2 and 128 + signal mean errors.
 EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}
 #: States of rules, the worst state first.
 _GRAVEST: tuple[State, ...] = ("fail", "inconclusive", "pass")
-#: Most rounds of a decision; for more rounds, lstmprof advises another limit.
+#: Largest number of rounds that lstmprof advises. For more, lstmprof advises another limit.
 MOST_ROUNDS = 100
 #: Advised iterations per round if the run does not record its own number.
 _USUAL_ITERATIONS = 10
@@ -81,7 +81,7 @@ def _limit(part: str, whole: str) -> Limit:
 
 @dataclass(frozen=True)
 class Judged:
-    """A limit with the measured value, and whether the new run keeps it."""
+    """A limit, the measured value, and the state: pass, fail or inconclusive."""
 
     limit: Limit
     value: Ratio | None
@@ -112,7 +112,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Gate:
-    """The verdicts on all pairs of runs; ``lp.gate`` returns it.
+    """The result of ``lp.gate``: a verdict on each pair of runs.
 
     ``only_base`` and ``only_new`` are the runs without a counterpart.
     """
@@ -224,7 +224,7 @@ def _value(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Ratio | None:
     if limit.word == "step":
         span = span_of(new)
         return Ratio(span.low_ns, span.ns, span.high_ns)
-    # ``faster > 20 %``: the base step takes over 20 % longer than the new step
+    # ``faster > 20 %`` means that the base step takes over 20 % longer than the new step
     if limit.word == "faster":
         low = 0.0 if ratio.high is None else 1 / ratio.high
         ratio = Ratio(low, 1 / ratio.value, 1 / ratio.low if ratio.low > 0 else None)
@@ -261,7 +261,7 @@ def _rounds(base: StepProfile, new: StepProfile) -> str:
     numbers = [max(p.rounds, 1) for p in (base, new)]
     if numbers[0] != numbers[1]:
         return f"{count(numbers[1])} and {count(numbers[0])} rounds"
-    return number_of(numbers[0], "round each", "rounds each")
+    return number_of(numbers[0], "round per run", "rounds per run")
 
 
 def _range(ratio: Ratio) -> str:
@@ -276,7 +276,7 @@ def _change(ratio: float) -> str:
 
 
 def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> str:
-    """Return what to do so that the first inconclusive limit can be decided; "" if unknown."""
+    """Return how to decide the first inconclusive limit, or an empty text if unknown."""
     first = next(j for j in judged if j.state == "inconclusive")
     if first.value is None:
         return ""
@@ -291,14 +291,14 @@ def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> st
     needed = rounds * (noise / distance) ** 2 if distance else math.inf
     if not needed <= MOST_ROUNDS:
         return (
-            f"more than {MOST_ROUNDS} rounds would be needed to decide; choose a limit farther "
-            "from the measured ratio"
+            f"more than {MOST_ROUNDS} rounds would be needed for pass or fail; set a limit that "
+            "differs more from the measured value"
         )
     number = math.ceil(needed)
     each = (new.info.iterations or 0) // rounds or _USUAL_ITERATIONS
     return (
-        f"capture both with --rounds {number} --iterations {number * each}; about {number} rounds "
-        "would decide, if step times vary as much as in these runs"
+        f"capture both runs again with --rounds {number} --iterations {number * each}; this "
+        "is probably enough for pass or fail if step times vary as much as in these runs"
     )
 
 
@@ -345,7 +345,7 @@ _Key = Callable[[StepProfile], Hashable]
 def paired(
     base: Sequence[StepProfile], new: Sequence[StepProfile], across: Collection[str] = ()
 ) -> tuple[list[Pair], list[StepProfile], list[StepProfile]]:
-    """Pair runs of equal implementation and conditions, by name, then label, then neither."""
+    """Pair runs of equal implementation and conditions by name, then label, then neither."""
     # a single base run and a single new run form a pair even if their conditions differ
     if len(base) == len(new) == 1:
         return [(base[0], new[0])], [], []
@@ -358,12 +358,12 @@ def paired(
         pairs += [(p, new_runs[key(p)]) for p in left[0] if key(p) in once]
         left = [[p for p in side if key(p) not in once] for side in left]
     places = {id(profile): place for place, profile in enumerate(base)}
-    # return pairs, and the runs without a counterpart (``left``)
+    # sort the pairs like ``base``, and return the unpaired base and new runs
     return sorted(pairs, key=lambda pair: places[id(pair[0])]), left[0], left[1]
 
 
 def _keys(across: Collection[str]) -> Sequence[_Key]:
-    """Return the keys to pair runs by, strictest first."""
+    """Return key functions, strictest first. Two runs pair up if no other run has the key."""
 
     def conditions(profile: StepProfile) -> Hashable:
         agreeing = (name for name in names.CONDITIONS if name not in across)

@@ -1,8 +1,7 @@
-"""The step time of an implementation from run to run, and where it changed.
+"""Compare the step time of an implementation from run to run, and mark changes.
 
-Consecutive runs with about the same step time form a level. Each run is compared with the run of
-its level that has the narrowest 95 % interval. A new level begins if the whole interval of their
-ratio is more than ``LEAST_CHANGE_SHARE`` away from 1.
+``Series.sentence``: ``torch-nn-lstm: 5 runs. Steps became 1.20× as long at v2. Last run: 9.61 ms
+per step``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.schema import Column, schema
 from lstmprof.runs.metadata import condition
 
-#: Least change of the step time that is not ignored, as a share.
+#: Relative change of the step time above which lstmprof reports a slower or faster step.
 LEAST_CHANGE_SHARE = EQUAL_SHARE
 _NOT_COMPARED = "no earlier run of the series can be compared"
 _UNBOUNDED = f"{_NOT_COMPARED}, or the end is unbounded"
@@ -50,16 +49,16 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a series, compared with the level (runs of about equal step) before it."""
+    """One run of a series, and how its step compares with an earlier run."""
 
     profile: StepProfile
     step: Span
-    against: StepProfile | None = None  # represents the level
+    against: StepProfile | None = None  # the earlier run
     ratio: Ratio | None = None
 
     @property
     def change(self) -> Literal["slower", "faster"] | None:
-        """Return whether the step certainly becomes ``slower`` or ``faster`` at this run."""
+        """Return how the step changed, or None if the change may be small or noise."""
         if self.ratio is None:
             return None
         if self.ratio.low > 1 + LEAST_CHANGE_SHARE:
@@ -74,12 +73,12 @@ class Point:
 
     @property
     def since(self) -> str:
-        """Return the label of the run, or when it started."""
+        """Return the run's label; without a label, its start time or name."""
         return self.label.removeprefix(_NO_LABEL)
 
     @property
     def label(self) -> str:
-        """Return the label of the run, or ``(no label)`` with its start time or name."""
+        """Return the label, or a text such as ``(no label) 2026-05-01 12:30``."""
         name = self.when[:16].replace("T", " ") or self.profile.name
         return self.profile.info.label or f"{_NO_LABEL}{name}"
 
@@ -87,16 +86,15 @@ class Point:
 @dataclass(frozen=True)
 class Series:
     title: str
-    points: tuple[Point, ...]
+    points: tuple[Point, ...]  # oldest first
 
     @property
     def changes(self) -> tuple[Point, ...]:
-        """Return the runs at which the step time changed."""
         return tuple(point for point in self.points if point.change)
 
     @property
     def sentence(self) -> str:
-        """Return the current step time and its changes, in one sentence."""
+        """Return one sentence on the changes of the step time and its last value."""
         last, texts = self.points[-1], []
         for point in self.changes:
             assert point.ratio is not None
@@ -111,7 +109,7 @@ class Series:
 
 
 def history(profiles: Sequence[StepProfile]) -> list[Series]:
-    """Group runs of the same implementation, workload and conditions, oldest first."""
+    """Return one series of runs per implementation, workload and conditions."""
     groups: dict[tuple[Any, ...], list[StepProfile]] = {}
     for profile in profiles:
         info = profile.info
@@ -127,7 +125,7 @@ def history(profiles: Sequence[StepProfile]) -> list[Series]:
 
 
 def _titles(keys: Sequence[tuple[Any, ...]]) -> list[str]:
-    """Name each series by the conditions in which it differs from the others."""
+    """Name each series after the conditions that differ between series."""
     columns = zip(names.CONDITIONS[1:], zip(*(key[3:] for key in keys), strict=True), strict=False)
     differing = [(name, values) for name, values in columns if len(set(values)) > 1]
     heads = [
@@ -139,12 +137,13 @@ def _titles(keys: Sequence[tuple[Any, ...]]) -> list[str]:
 
 def _points(profiles: Sequence[StepProfile]) -> list[Point]:
     points: list[Point] = []
-    level: list[Point] = []
+    level: list[Point] = []  # the runs since the last change
     started = sorted(
         (Point(p, span_of(p)) for p in profiles), key=lambda point: (point.when, point.profile.name)
     )
     for point in started:
         if level and point.profile.length_ns > 0:
+            # compare with the run of the level that has the narrowest 95 % interval
             reference = min(level, key=_width).profile
             ratio = ratio_of(reference, point.profile)
             point = Point(point.profile, point.step, reference, ratio)
@@ -159,7 +158,6 @@ def _width(point: Point) -> float:
 
 
 def table(series: Sequence[Series]) -> Table:
-    """Return one row per run."""
     rows = [
         {
             "series": of.title,

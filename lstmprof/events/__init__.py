@@ -1,4 +1,4 @@
-"""The events table: one row per event, whatever profiler wrote it.
+"""The events table: one row per event, with equal columns for every profiler.
 
 ::
 
@@ -34,7 +34,7 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Profile:
-    """The content of one raw profile, as its reader returns it."""
+    """The events and facts that a reader in ``formats`` finds in one profile."""
 
     format: str
     base_ns: int | None  # epoch time of start_ns 0

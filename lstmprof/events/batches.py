@@ -1,9 +1,8 @@
 """Divide the events of a run into batches by time, so that only one batch is in memory.
 
-A batch has the events that begin in its time (``own``), earlier events that still run, and events
-that computations need: the next activity of each device, linked events, and the first event of each
-type (same kind, same thread or device). So threads have the same numbers as in the whole run. The
-times and counts of all batches sum to those of the run.
+A batch has the events that begin in a time span (``own``), and events that computations need:
+earlier events that still run, linked events, and each device's next activity. The first event of
+each event type is in every batch, so that all batches number the threads alike.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from lstmprof.events.narrow import LINKS, Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.table import EventTable
 
-#: Events per batch; the fastest number from 2**16 to 2**20.
+#: Number of events in a batch: the fastest number from 2**16 to 2**20.
 BATCH_EVENTS = 2**17
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The events of a batch, the events they link to, and events still running."""
+    """The events that begin in a batch, and the other events that computations need."""
 
     events: EventTable
     rows: Ints  # row numbers in the run
@@ -50,7 +49,7 @@ class Batches:
         self.divisible = len(packed) > size and self._in_order()
 
     def _in_order(self) -> bool:
-        """Return whether ids and links are row numbers, in order of start."""
+        """Return whether ids and links are row numbers, and rows are sorted by start."""
         count = len(self._packed)
         in_order = (self._start[1:] >= self._start[:-1]).all()
         return bool(
@@ -63,7 +62,7 @@ class Batches:
         return self.about(None)
 
     def about(self, selected: Flags | None) -> Iterator[Batch]:
-        """Yield batches with only the ``selected`` events, and the events they link to."""
+        """Yield the batches of the ``selected`` events (None: of all events)."""
         devices, first_rows = _activities_by_device(self._packed), event_types(self._packed).first
         table = _Tables(self._packed, self._names, self._links)
         count, first = len(self._packed), 0
@@ -85,7 +84,7 @@ class Batches:
         return max(int((self._start[p] + self._dur[p]).max()) for p in self._packed.pieces())
 
     def _until(self, row: int) -> int:
-        """Return a border near ``row`` that keeps events with equal starts together."""
+        """Return a batch's end near ``row`` that keeps events with equal starts together."""
         if row >= len(self._start):
             return len(self._start)
         first = int(np.searchsorted(self._start, self._start[row]))
@@ -104,7 +103,7 @@ class _Tables:
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
     def rows(self, own: Ints, needed: Ints) -> Ints:
-        """Return the rows of a batch, and all rows to which their links lead."""
+        """Return ``own``, ``needed`` and all rows to which their links lead, sorted."""
         self._inside[own] = True
         new = np.unique(needed[~self._inside[needed]])
         self._inside[new] = True
@@ -125,7 +124,7 @@ class _Tables:
         return rows
 
     def table_of(self, rows: Ints) -> EventTable:
-        """Make an events table from some rows, and renumber its links."""
+        """Make an events table of ``rows``, with ids and links renumbered from 0."""
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():
             named = link[rows]
@@ -155,7 +154,7 @@ def _activities_by_device(packed: Packed) -> list[np.ndarray]:
 
 
 def _next(devices: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
-    """Yield the rows of the next activities of each device, from ``row`` on."""
+    """Yield the rows of each device's next activities (equal starts) from ``row`` on."""
     for rows in devices:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):

@@ -31,10 +31,10 @@ from lstmprof.events.table import NONE, UNKNOWN
 
 #: Names of counters of allocated memory, of reserved memory, and of single allocations (or frees).
 ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
-#: Beginning of a counter's name, before the line of code that allocated the memory.
+#: Beginning of the names of counters for the memory that one line of code allocated.
 ALLOCATED_BY = "memory allocated by "
 BYTES = "bytes"
-#: Name of a counter that sums allocations and frees if a profile has no ``ALLOCATED``.
+#: Name of the counter in which lstmprof sums allocations and frees if ``ALLOCATED`` is missing.
 SINCE_BEGIN = "memory allocated since the profile began"
 #: Number of counter values that are read from files at a time.
 BATCH_ROWS = 2**17
@@ -74,7 +74,7 @@ READ = pa.schema([field for field in SCHEMA if field.name != "rank"])
 
 
 class Count(NamedTuple):
-    """One value of a counter, at a time as written in the file."""
+    """One value of a counter, with the time that the profile's file gives."""
 
     time_ns: int
     pid: int | None
@@ -98,7 +98,7 @@ def table_of(counts: Sequence[Count]) -> pa.Table:
 
 
 def values_table(**columns: Any) -> pa.Table:
-    """Make a sorted table of counter values; a single text stands for all rows."""
+    """Make a table of counter values sorted by time; a text fills its whole column."""
     count = len(columns["time_ns"])
     filled = {field.name: columns.get(field.name, pa.nulls(count, field.type)) for field in READ}
     for name, values in columns.items():
@@ -257,11 +257,11 @@ class Series(NamedTuple):
 
     @property
     def owner(self) -> tuple[int | None, int | None, int | None, str | None]:
-        """Return whose memory a counter measures: rank, process, device and allocator."""
+        """Identify the memory that a counter measures: rank, process, device, allocator."""
         return self.rank, self.pid, self.device, self.allocator
 
 
-#: A counter, its times in ns, and its values, each valid until the next time.
+#: (counter, times in ns, values); a value is valid until the next time.
 Values = tuple[Series, Ints, NDArray[np.float64]]
 
 
@@ -285,7 +285,7 @@ def by_series(rows: pa.Table) -> Iterator[Values]:
 
 
 def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
-    """Yield batches of each counter's values over time, such as allocated bytes."""
+    """Yield each counter's values over time, with single allocations summed to totals."""
     with_totals = {s.owner for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)
     for rows in read():

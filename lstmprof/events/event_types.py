@@ -1,7 +1,7 @@
-"""Group events into types: events of the same kind on the same host thread or device.
+"""Group events into types by kind and by host thread or device, such as all ops of one thread.
 
-A profile of millions of events has a few hundred types. Their number, first and last event show
-which ranks use a device, which thread ran the steps, and where steps begin.
+A profile of millions of events has a few hundred types. The types suffice to find the ranks that
+use a device, the thread that ran the steps, and the beginnings of steps.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from lstmprof.events.processes import successive_processes
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Columns in which all events of one type are equal, besides their kind.
+#: Columns that, besides the kind, are equal in all events of a type.
 _SOURCE = ("rank", "pid", "tid", "device")
-#: Columns from which the step windows are computed.
+#: Columns that are needed to compute the step windows.
 WINDOW_COLUMNS = ("kind", "name", "start_ns", "dur_ns", *_SOURCE)
-#: Largest number of events for which all events are used to compute the step windows.
+#: Largest number of events at which all events are used to compute the step windows.
 FEW_EVENTS = 2**17
-#: Repeats of the first op, so that its thread stays the busiest among few chosen events.
+#: Number of copies of the busiest thread's first op, so that this thread stays the busiest among
+#: the few chosen events.
 _REPEATS = 5
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class EventTypes:
-    """Types of events, such as the ops of a thread or the kernels of a GPU."""
+    """Columns with one entry per event type, such as the ops of a thread."""
 
     kind: list[str]
     launches: Flags
@@ -69,10 +70,10 @@ def event_types(events: Packed) -> EventTypes:
 
 
 def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
-    """Return all rows of ``ranks``, and one per event type of other ranks."""
+    """Return all rows of ``ranks``, and the first row of every event type."""
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
-    # add one event per type, so that threads get the same numbers as in the whole profile
+    # Add each type's first event, to number the threads as in the whole profile.
     return np.union1d(own, event_types(events).first)
 
 
@@ -97,7 +98,7 @@ def _event_types(events: Packed) -> EventTypes:
 
 
 def _types_in(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
-    """Find the event types in some rows, as columns of ``EventTypes`` and times."""
+    """Find the event types in some rows, as columns for ``_event_types`` to merge."""
     kind = events.codes("kind", rows)
     keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
     keys += [events.has_value(name, rows) for name in _SOURCE]
@@ -139,7 +140,7 @@ def dense_numbers(keys: list[np.ndarray]) -> Ints:
 
 
 def windows_of(events: Packed, *, captured: bool) -> list[Window]:
-    """Return the step windows, from few events if the profile is large."""
+    """Compute the step windows, from a few chosen events if the profile is large."""
     rows = None if len(events) <= FEW_EVENTS else _deciding(events)
     table = events.table(WINDOW_COLUMNS, rows)
     if rows is not None and any(
@@ -151,14 +152,14 @@ def windows_of(events: Packed, *, captured: bool) -> list[Window]:
 
 
 def _deciding(events: Packed) -> Ints:
-    """Return the rows of events that decide where steps begin and end."""
+    """Return the rows of the few events that suffice to compute the step windows."""
     types = event_types(events)
     rows = np.union1d(_steps(events), [*types.first, *types.last])
     return np.sort(np.append(rows, _busiest_first_rows(types))).astype(np.int64)
 
 
 def _steps(events: Packed) -> Ints:
-    """Return the step markers on host threads."""
+    """Return the rows of step markers on host threads."""
     step = [*events.texts("kind"), "step"].index("step")
     parts = [
         rows.start + np.flatnonzero(events.codes("kind", rows) == step) for rows in events.pieces()
@@ -168,7 +169,7 @@ def _steps(events: Packed) -> Ints:
 
 
 def _busiest_first_rows(types: EventTypes) -> Ints:
-    """Return the first op and call of each rank's busiest thread, repeatedly."""
+    """Return the first op and runtime call of each rank's busiest thread, repeated."""
     busiest = []
     for kind in ("op", "runtime"):
         chosen = types.on_hosts(kind)

@@ -1,7 +1,6 @@
 """Group rows by equal columns or by nesting, and sum over groups, without a loop over rows.
 
-Nested events are numbered in preorder: an event and all events inside it have the numbers
-[preorder, preorder + size).
+Nested rows have preorder numbers: a row and all rows inside have [preorder, preorder + size).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def own_time(events: EventTable, parent: Ints | None = None) -> Ints:
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """Return each row's value, or that of its nearest ancestor with a value."""
+    """Return each row's value, or the value of the nearest ancestor with a value."""
     value = values.copy()
     above = parent.copy()
     is_none = value == NONE
@@ -45,7 +44,7 @@ def inherited(parent: Codes, values: Codes) -> Codes:
 
 
 def nearest(parent: Codes, mask: Flags) -> Ints:
-    """Return the nearest row in ``mask``: the row itself, an ancestor, or ``NONE``."""
+    """Return the row itself or its nearest ancestor in ``mask``, or ``NONE``."""
     return np.asarray(inherited(parent, np.where(mask, np.arange(len(mask)), NONE)), np.int64)
 
 
@@ -58,7 +57,7 @@ def values_at(values: Ints, rows: Ints) -> Ints:
 
 
 class Forest:
-    """The nesting of rows, as trees: the parent of each row, or ``NONE``."""
+    """Trees of nested rows, from the parent of each row (``NONE`` for a root)."""
 
     def __init__(self, parent: Ints) -> None:
         depth = _depths(parent)
@@ -74,7 +73,7 @@ class Forest:
             self.preorder[rows] += self.preorder[parent[rows]] + 1
 
     def beneath(self, values: Ints) -> Ints:
-        """Sum ``values`` over each row and all rows inside it."""
+        """Sum the ``values`` of each row and of all rows inside the row."""
         placed = np.empty(len(values), dtype=np.int64)
         placed[self.preorder] = values
         until = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(placed)])
@@ -96,7 +95,7 @@ def _depths(parent: Ints) -> Ints:
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)
-    # add the depths of all rows at once; each pass follows links twice as far
+    # Add depths by pointer jumping: each pass follows links twice as far as the pass before.
     while len(rows):
         depth[rows] += depth[above[rows]]
         above[rows] = above[above[rows]]
@@ -105,7 +104,7 @@ def _depths(parent: Ints) -> Ints:
 
 
 def _after_siblings(parent: Ints, size: Ints) -> Ints:
-    """Return for each row the sum of the sizes of its earlier siblings."""
+    """Return, for each row, the sum of the sizes of the row's earlier siblings."""
     order = np.argsort(parent, kind="stable")
     offset = np.cumsum(size[order]) - size[order]
     new = np.append(True, parent[order][1:] != parent[order][:-1])[: len(order)]
@@ -115,12 +114,12 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     return before
 
 
-#: Largest ratio (range of keys / number of keys) for which an array replaces hashing.
+#: Largest ratio (range of keys / number of keys) for which an array is used, not a hash table.
 _SPARSE = 4
 
 
 class Groups:
-    """Positions with equal keys, as groups that are sorted by key."""
+    """Groups of the positions that have equal keys, in order of the keys."""
 
     def __init__(self, *keys: Ints) -> None:
         # number of the group at each position
@@ -135,19 +134,19 @@ class Groups:
         return np.split(np.argsort(self.of, kind="stable"), ends[:-1]) if self.count else []
 
     def sizes(self, where: Flags | None = None) -> Ints:
-        """Count the positions of each group, within a mask if given."""
+        """Count the positions of each group, or only the positions in ``where``."""
         chosen = self.of if where is None else self.of[where]
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
     def sums(self, values: Ints, where: Flags | None = None) -> Ints:
-        """Sum integers in each group, within a mask if given."""
+        """Sum the integers of each group, or only the integers in ``where``."""
         total = np.zeros(self.count, dtype=np.int64)
         chosen = slice(None) if where is None else where
         np.add.at(total, self.of[chosen], values[chosen])
         return total
 
     def sorted(self, values: Ints, where: Flags | None = None) -> SortedValues:
-        """Sort values in each group, within a mask if given."""
+        """Sort the values of each group, or only the values in ``where``."""
         chosen = slice(None) if where is None else where
         return SortedValues(self.of[chosen], values[chosen], self.count)
 
@@ -179,8 +178,8 @@ class SortedValues:
 
 
 def latest_ends(lane: Ints, end: Ints) -> Ints:
-    """Find, for each interval, which interval of its stream so far ends last."""
-    # ``lane``, the number of the stream, must be sorted
+    """Find, for each interval, the interval of its stream so far that ends last."""
+    # ``lane`` is the number of each interval's stream, and must be sorted
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
     rank[by_end] = np.arange(len(end))
@@ -198,7 +197,6 @@ def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
 
 
 def where_known(values: Ints, is_known: Flags) -> pa.Array:
-    """Convert to an Arrow array, with null where ``is_known`` is false."""
     return pa.array(values, mask=~is_known)
 
 
@@ -212,7 +210,7 @@ def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]
 
 def distinct(values: Ints) -> Ints:
     """Return the distinct values, sorted."""
-    # np.unique hashes the values, and takes four times as long (NumPy 2.4.6)
+    # Sort, because np.unique hashes the values and takes four times as long (NumPy 2.4.6).
     ordered = np.sort(values)
     new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
     return np.asarray(ordered[new], dtype=np.int64)

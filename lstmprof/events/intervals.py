@@ -1,9 +1,7 @@
-"""Interval algebra over int64 nanoseconds without a loop over events; intervals are half-open.
+"""Compute with half-open intervals of int64 nanoseconds, without a loop over events.
 
-``foremost``, the basis of the breakdown, finds at each time the running interval that comes first
-in a given order, such as compute before copies (docs/ledger.md). Method: offline range-minimum
-updates over a sparse table (Bender & Farach-Colton, "The LCA Problem Revisited", 2000, reversed),
-O((n + m) log m) in whole-array steps.
+An example is ``foremost``, the basis of the breakdown. If several intervals run at a time,
+``foremost`` chooses one, such as compute before copies (docs/ledger.md).
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: Number of the owner of times outside of all segments.
+#: Owner of the times that no segment covers.
 FREE = -1
 _BITS = 63
 
@@ -30,7 +28,7 @@ class Segments:
     owner: Ints
 
     def within(self, start_ns: int, end_ns: int) -> Segments:
-        """Return the segments, or the parts of them, inside [start_ns, end_ns)."""
+        """Cut the segments to the interval [start_ns, end_ns)."""
         first = int(np.searchsorted(self.end_ns, start_ns, side="right"))
         last = int(np.searchsorted(self.start_ns, end_ns, side="left"))
         return Segments(
@@ -40,7 +38,7 @@ class Segments:
         )
 
     def owner_at(self, at_ns: Ints) -> Ints:
-        """Return the owner of the segment at each time, or ``FREE``."""
+        """Return the owner at each time, or ``FREE`` if no segment covers the time."""
         if not len(self.start_ns):
             return np.full(len(at_ns), FREE, dtype=np.int64)
         index = np.searchsorted(self.start_ns, at_ns, side="right") - 1
@@ -49,7 +47,7 @@ class Segments:
 
 
 def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
-    """Return positions sorted by start, the longer first if equal; equal ones keep order."""
+    """Sort positions by start, then by descending length; equal intervals keep order."""
     if not len(start_ns):
         return np.empty(0, dtype=np.int64)
     first, longest = int(start_ns.min()), int(dur_ns.max())
@@ -61,11 +59,13 @@ def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
 
 
 def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
-    """Return segments, each owned by the running interval that comes first in ``order``."""
+    """Assign each time to the running interval that comes first in ``order``."""
     count = len(start_ns)
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
     live = np.flatnonzero(end_ns > start_ns)
+    # Update the minima of ranges in a sparse table, in O((n + m) log m). The method reverses Bender
+    # and Farach-Colton, "The LCA Problem Revisited", 2000.
     bounds, at = _distinct(np.concatenate([start_ns[live], end_ns[live]]))
     best = _least_over_ranges(at[: len(live)], at[len(live) :], place[live], len(bounds) - 1, count)
     covered = np.flatnonzero(best < count)
@@ -74,7 +74,7 @@ def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
 
 
 def _distinct(values: Ints) -> tuple[Ints, Ints]:
-    """Return the sorted distinct values, and each value's position among them."""
+    """Return distinct values and positions: [7, 7, 3] -> [3, 7], [1, 1, 0]."""
     # use a merge sort, which is fast on nearly sorted values
     order = np.argsort(values, kind="stable")
     ordered = values[order]
@@ -85,7 +85,7 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Find the least ``value`` of the ranges [left, right) around each cell, else ``none``."""
+    """Find the least ``value`` of the ranges [left, right) around each cell, or ``none``."""
     narrow = np.int32 if none < 2**31 else np.int64  # for speed: the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
     best = value.astype(narrow)
@@ -107,7 +107,7 @@ def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: i
 
 
 def _joined(segments: Segments) -> Segments:
-    """Join neighbouring segments that touch and have the same owner."""
+    """Join touching segments of one owner."""
     if not len(segments.start_ns):
         return segments
     new = np.empty(len(segments.start_ns), dtype=bool)
@@ -121,7 +121,7 @@ def _joined(segments: Segments) -> Segments:
 
 
 def filled(segments: Segments) -> Segments:
-    """Add segments with the owner ``FREE`` for all times without a segment."""
+    """Add segments with the owner ``FREE`` for all times that no segment covers."""
     limits = np.iinfo(np.int64)
     starts = np.append(limits.min, segments.end_ns)
     ends = np.append(segments.start_ns, limits.max)
@@ -159,7 +159,7 @@ def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
 
 
 def places_among(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Count the ``sorted_ns`` up to each of the sorted times."""
+    """Count the values of ``sorted_ns`` up to each time; both arrays are sorted."""
     if not len(at_ns):
         return np.empty(0, dtype=np.int64)
     first, last = np.searchsorted(sorted_ns, at_ns[[0, -1]], side="right")
@@ -198,17 +198,17 @@ class Covered:
 
 
 def running_time(start_ns: Ints, end_ns: Ints, from_ns: Ints, to_ns: Ints) -> Ints:
-    """Return how long all intervals together run inside each [from_ns, to_ns)."""
+    """Sum the times that all intervals run inside each [from_ns, to_ns)."""
     return _elapsed(start_ns, end_ns, to_ns) - _elapsed(start_ns, end_ns, from_ns)
 
 
 def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
-    """Return how long all intervals together have run before each time."""
+    """Sum the times that all intervals have run before each of ``at_ns``."""
     return _since(np.sort(start_ns), at_ns) - _since(np.sort(end_ns), at_ns)
 
 
 def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Sum each time's distances to all earlier ``sorted_ns``."""
+    """Sum the distances from each time to all earlier ``sorted_ns``."""
     count = np.searchsorted(sorted_ns, at_ns)
-    # the sums may wrap at 64 bits, but the difference of two sums is exact
+    # A sum may wrap at 64 bits, but the caller's difference of two sums is exact.
     return np.asarray(count * at_ns - np.append(0, np.cumsum(sorted_ns))[count], dtype=np.int64)

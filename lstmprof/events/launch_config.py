@@ -4,10 +4,8 @@
 
   {"grid":[80,1,1],"block":[128,1,1],"registers":32,"estimated_occupancy":0.31}
 
-Keys have a fixed order, so that equal configurations are equal texts. Occupancies are shares of the
-threads that a multiprocessor can hold: ``estimated`` for this grid (Kineto), ``theoretical`` for a
-large grid (TensorFlow, JAX). Some profilers write uninitialised numbers: an impossible grid or
-block makes the whole configuration unknown, impossible registers the shared memory.
+Occupancies are shares of the threads that a multiprocessor can hold: ``estimated`` for this grid
+(Kineto), ``theoretical`` for a large grid (TensorFlow, JAX). Equal configurations are equal texts.
 """
 
 from __future__ import annotations
@@ -24,9 +22,10 @@ from lstmprof.base.numbers import number_of, percent
 
 _Three = tuple[int, int, int]
 
-#: Largest grid (along x) and block. Source: CUDA C++ Programming Guide, "Compute Capabilities".
+#: Most blocks of a grid (along x), and most threads of a block.
+#: Source: CUDA C++ Programming Guide, "Compute Capabilities".
 _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
-#: Most registers per thread; more are impossible: NVIDIA's hardware has 255, AMD's 512.
+#: Most registers per thread that lstmprof accepts; NVIDIA's hardware has 255, AMD's 512.
 _MOST_REGISTERS = 1024
 _MOST_BYTES = 2**30
 _MOST_MESSAGE_BYTES, _MOST_RANKS = 2**48, 2**24
@@ -121,9 +120,11 @@ def _possible(
     blocks, threads = _three(grid, _MOST_BLOCKS), _three(block, _MOST_THREADS)
     if threads and math.prod(threads) > _MOST_THREADS:
         threads = None
+    # drop the whole configuration, because some profilers write uninitialised numbers
     if (grid is not None and blocks is None) or (block is not None and threads is None):
         return _EMPTY
     register_count = _integer(registers, _MOST_REGISTERS)
+    # drop the shared memory, too: impossible registers mean that the numbers are uninitialised
     if registers is not None and register_count is None:
         shared = None
     bytes_ = _integer(shared, _MOST_BYTES)
@@ -144,7 +145,7 @@ def _possible(
     )
 
 
-#: Part of a kernel's or range's name -> collective operation; the first matching part decides.
+#: (part of a kernel's or range's name, collective operation); the first matching part decides.
 _OPERATIONS = (
     *(("allreduce", "all_reduce"), ("crossdevicereduce", "all_reduce")),  # a kernel of vLLM
     ("allgather", "all_gather"),
@@ -207,7 +208,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def recorded_inputs(text: str) -> list[Any]:
-    """Parse a JSON list; return an empty list if the text is no list, or nested too deeply."""
+    """Parse a JSON list; return [] if the text is no list or is nested too deeply."""
     if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
         return []
     try:

@@ -1,7 +1,7 @@
-"""Packed events: a run in about a third of the memory of an ``EventTable``.
+"""Store a run's events in about a third of the memory of an ``EventTable``.
 
-For ten million events, each int64 array takes 80 MB. Packed columns have the narrowest integer
-types, and a computation unpacks only the rows that it needs.
+A column of ten million events takes 80 MB as an int64 array. ``Packed`` stores each column in the
+narrowest integer type of its values, and unpacks only the rows that a computation needs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Columns with many distinct texts; an unpacked table keeps only the used texts.
+#: Columns with many distinct texts. Unpacked tables omit the unused texts.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
 #: Columns that refer to other events.
 LINKS = ("parent_id", "launch_id", "op_id")
-#: Most texts of a column that an unpacked table keeps, used or unused.
+#: Largest number of texts in a column at which an unpacked table keeps unused texts, too.
 _FEW_TEXTS = 1000
 #: Number of rows that a computation unpacks at a time.
 PIECE = 2**18
@@ -31,7 +31,7 @@ _Value = TypeVar("_Value")
 
 
 class Packed:
-    """Narrow columns, read when needed; with ``more``, each ``event_id`` is its row number."""
+    """A run's events in narrow columns. ``more`` reads missing columns, if ids are row numbers."""
 
     def __init__(self, table: pa.Table, more: Callable[[str], pa.ChunkedArray] | None = None):
         self.names = tuple(table.schema.names)
@@ -48,12 +48,13 @@ class Packed:
     @property
     def numbered(self) -> bool:
         """Return whether each ``event_id`` equals its row number."""
+        # ``more`` is only for tables whose ids are row numbers
         if self._more:
             return True
         return bool((self.values("event_id") == np.arange(self._count)).all())
 
     def forget(self, *names: str) -> None:
-        """Drop columns from memory until they are read again."""
+        """Free the memory of columns that ``more`` can read again."""
         for name in names if self._more else ():
             self._columns.pop(name, None)
 
@@ -74,7 +75,7 @@ class Packed:
             yield slice(first, min(first + PIECE, self._count))
 
     def once(self, function: Callable[[Packed], _Value]) -> _Value:
-        """Return ``function(self)``, computed only once."""
+        """Compute ``function(self)`` once, and keep the result."""
         if function not in self._cache:
             self._cache[function] = function(self)
         value: _Value = self._cache[function]
@@ -109,7 +110,7 @@ class Packed:
         return self._column(name).has_value(rows)
 
     def rows_named(self, name: str) -> Ints:
-        """Return the row to which each event's link refers, or −1."""
+        """Return the row to which each link in column ``name`` refers, or −1."""
         if self._more:
             return self.values(name).astype(np.int64)
         ids, targets = (self.values(column).astype(np.int64) for column in ("event_id", name))
@@ -195,7 +196,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
-    """Convert a text column to ``type_``, without unused texts if ``reduced``."""
+    """Convert a text column to ``type_``, and drop unused texts if ``reduced``."""
     codes, texts = array.indices, array.dictionary
     if reduced and len(texts) > _FEW_TEXTS:
         filled = codes.fill_null(NONE).to_numpy(zero_copy_only=False)
@@ -208,7 +209,7 @@ def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool)
 
 
 def narrowed(array: pa.Array) -> pa.Array:
-    """Convert integers or codes to the narrowest type."""
+    """Convert integers, or a text column's codes, to the narrowest integer type."""
     if pa.types.is_dictionary(array.type):
         return _narrow(array, array.type)
     if pa.types.is_floating(array.type):
@@ -218,7 +219,7 @@ def narrowed(array: pa.Array) -> pa.Array:
 
 
 class Gathered:
-    """Collects columns of a Parquet file in the narrowest types."""
+    """Collects a Parquet file's columns, part by part, in the narrowest types."""
 
     def __init__(self, file: pq.ParquetFile, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
@@ -230,14 +231,14 @@ class Gathered:
         ]
 
     def add(self, read: pa.Table | pa.RecordBatch) -> None:
-        """Append the next rows of the file; raise an error if its declarations are false."""
+        """Append rows of the file. Fail if the rows contradict the file's count or statistics."""
         for name, part in zip(self.columns, self._parts, strict=True):
             column = read.column(name)
             for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
                 part.add(chunk)
 
     def table(self) -> pa.Table:
-        """Return the collected columns, and drop them from this object."""
+        """Move the collected columns into a table."""
         # join one column after the other, so that only one column is in memory twice
         whole = [self._parts.pop(0).whole() for _ in self.columns]
         pa.default_memory_pool().release_unused()  # Arrow keeps freed memory of whole row groups
@@ -245,7 +246,7 @@ class Gathered:
 
 
 class _Numbers:
-    """Collects an integer column into an array of its final size."""
+    """Collects the parts of an integer column in one array."""
 
     def __init__(self, type_: pa.DataType, count: int) -> None:
         self._type, self._count, self._filled = type_, count, 0

@@ -1,7 +1,7 @@
-"""Join the profiles of processes that ran one after the other, and separate them again.
+"""Join the profiles of several processes into one profile, and find each process's events again.
 
-The rounds of a capture are such processes. Each profile has its own ids and its own time 0, so
-code must not link or compare events of different processes.
+For example, a capture runs three processes (rounds), one after the other. Each process has its own
+event ids and its own time 0, so code must not link or compare events of different processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from lstmprof.events.threads import thread_ids
 _LINKS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
 #: Columns with ids that the profiler wrote; 0 and less mean unknown.
 _OWN_IDS = ("correlation_id", "external_id")
-#: ns between two processes whose absolute times are unknown.
+#: Gap in ns between the last event of one process and the first event of the next process, when
+#: lstmprof joins profiles without absolute times.
 APART_NS = 1_000_000
 #: Linux's largest pid (PID_MAX_LIMIT); adding multiples of this number makes pids distinct.
 MOST_PID = 2**22
@@ -45,7 +46,7 @@ def joined(processes: Sequence[Process]) -> Profile:
     profiles = [process.profile for process in processes]
     shifts = _absolute(profiles)
     placed = shifts is None
-    # place profiles without a common clock one after the other, without a date
+    # place profiles one after the other if the absolute times are unusable
     shifts = _one_after_the_other(profiles) if shifts is None else shifts
     tables = [p.events.arrow for p in profiles]
     for columns in (_LINKS, *((name,) for name in _OWN_IDS)):
@@ -72,7 +73,7 @@ def joined(processes: Sequence[Process]) -> Profile:
 
 
 def _absolute(profiles: Sequence[Profile]) -> list[int] | None:
-    """Return each profile's delay in ns after the first; None if unknown or overlapping."""
+    """Return delays in ns after the first profile; None if unknown or overlapping."""
     bases = [p.base_ns for p in profiles if p.base_ns is not None]
     if len(profiles) == 1:
         return [0]
@@ -96,7 +97,7 @@ def _one_after_the_other(profiles: Sequence[Profile]) -> list[int]:
 
 
 def _span(profile: Profile) -> tuple[int, int]:
-    """Return (first start, last end) of a profile's events; (0, 0) if it has none."""
+    """Return (first start, last end) of a profile's events in ns, or (0, 0) without events."""
     events = profile.events
     if not len(events):
         return 0, 0
@@ -104,12 +105,12 @@ def _span(profile: Profile) -> tuple[int, int]:
 
 
 def _with_distinct_ids(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
-    """Change ids so that no two tables share one."""
+    """Change ids so that no two tables share an id."""
     links = columns[0] == "event_id"
     ids = [{name: EventTable(t).ints(name, UNKNOWN) for name in columns} for t in tables]
     none = -1 if links else 0
     highest = [max(int(i.max(initial=none)) for i in of.values()) for of in ids]
-    # number the ids 0, 1, 2 …, because sums of such large ids could overflow
+    # Renumber large ids as 0, 1, 2 …, because sums of large ids could overflow.
     if sum(h + 1 for h in highest) >= _MOST_ID:
         ids = [{n: _dense(i, none) for n, i in of.items()} for of in ids]
         highest = [max(int(i.max(initial=none)) for i in of.values()) for of in ids]
@@ -141,7 +142,7 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
 
 
 def _with_distinct_pids(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
-    """Change pids so that no two tables share one, and fill missing ones."""
+    """Change pids so that no two tables share a pid, and fill in missing pids."""
     used: set[int] = set()
     changed = []
     for number, (table, own) in enumerate(zip(tables, pids, strict=True)):
@@ -168,14 +169,14 @@ def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
     ]
     if placed:
         notes.append(
-            "the profiles have no common clock: rounds are shown one after another, with "
-            "arbitrary time between them"
+            "the rounds (processes of the run) have no common clock, so their events are shown "
+            "one round after another, with arbitrary gaps between the rounds"
         )
     return notes
 
 
 def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
-    """Return the first profile's metadata, with the thread names on which all agree."""
+    """Return the first profile's metadata, with thread names on which profiles agree."""
     metadata = dict(profiles[0].metadata)
     threads = [p.metadata["threads"] for p in profiles if p.metadata.get("threads")]
     names: dict[str, set[str]] = {}
@@ -187,7 +188,7 @@ def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
 
 
 def successive_processes(events: EventTable, rows: Ints) -> list[Ints]:
-    """Split the rows of a rank by process, if one ran after the other."""
+    """Split a rank's rows by process if its processes ran one after the other."""
     host = rows[(thread_ids(events) >= 0)[rows]]
     pid = events.ints("pid", UNKNOWN)[host]
     if not len(pid) or pid.min() == pid.max():

@@ -1,7 +1,8 @@
-"""The description of a table's columns, and the columns of the events table.
+"""Describe columns of any table (``Column``), and define the columns of the events table.
 
-Readers (``formats``) fill the columns that a profile records; ``events.annotate`` fills the derived
-columns. Everything else reads only this table. Unknown values are null, never 0 or −1.
+The readers in ``formats`` fill the columns that a profile records. ``events.annotate`` computes
+other columns, such as ``step``. All other code reads only this table. An unknown value is null,
+never 0 or −1.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _ADDED: Mapping[int, tuple[str, ...]] = {
     6: ("allocator",),
     7: ("launch_config",),
 }
-#: Schema version → columns that runs of this version lack; the columns read as null.
+#: Schema version → columns that runs of this version lack, so that lstmprof reads nulls.
 LACKING: Mapping[int, tuple[str, ...]] = {
     version: tuple(name for added, names in _ADDED.items() if added > version for name in names)
     for version in range(2, SCHEMA_VERSION + 1)
 }
 VERSION_KEY = b"lstmprof.events_schema"
 
-#: Kinds of events. On a device: kernel, memcpy, memset, device_sync, and copied host ranges.
+#: Kinds of events. Devices have kernel, memcpy, memset, device_sync, and copies of host ranges.
 KINDS = (
     "step",
     "range",
@@ -76,7 +77,7 @@ class Column:
     def of_type(
         cls, type_: pa.DataType, name: str, meaning: str, null_when: str = "", derived: bool = False
     ) -> Column:
-        """Make a column, with the unit in its name: ``dur_ns`` -> ns."""
+        """Make a column, and read the unit from its name: ``dur_ns`` -> ns."""
         endings = (unit for end, unit in _UNITS.items() if f"_{name}".endswith(f"_{end}"))
         return cls(name, type_, next(endings, ""), meaning, null_when, derived)
 
@@ -101,7 +102,7 @@ def schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(c.name, c.type, bool(c.null_when)) for c in columns])
 
 
-#: Text of ``null_when`` for columns about a device.
+#: Text that says when columns about a device are null.
 NO_ACTIVITIES = "the profile has no activities"
 #: Columns that are in many result tables.
 RANK = Column.integer("rank", "rank of the distributed job", "the profile names no rank")
@@ -109,12 +110,13 @@ DEVICE = Column.integer("device", "number of the device", "the work ran on the h
 STEP = Column.integer("step", "number of the step", "the profile has no step markers")
 PER_STEP = Column.real(
     "per_step",
-    "mean number per step",
+    "mean count per step",
     "the profile has no step markers",
 )
 
 _INT, _TEXT = pa.int64(), pa.dictionary(pa.int32(), pa.string())
 _ABSENT = "the profile does not record it"
+_UNDERIVED = "the event has no such value, or the profile does not show it"
 
 
 def _always(name: str, type_: pa.DataType, meaning: str) -> Column:
@@ -126,7 +128,7 @@ def _recorded(name: str, type_: pa.DataType, meaning: str, absent: str = _ABSENT
 
 
 def _derived(name: str, type_: pa.DataType, meaning: str) -> Column:
-    return Column.of_type(type_, name, meaning, _ABSENT, derived=True)
+    return Column.of_type(type_, name, meaning, _UNDERIVED, derived=True)
 
 
 #: The columns of the events table.
@@ -153,13 +155,14 @@ COLUMNS = (
         _TEXT,
         "name of the framework op that caused the activity (XPlane: tf_op)",
     ),
-    _recorded("shapes", _TEXT, "shapes of the op's inputs, JSON"),
-    _recorded("dtypes", _TEXT, "element types of the op's inputs, JSON"),
+    _recorded("shapes", _TEXT, "shapes of the op's inputs, as JSON"),
+    _recorded("dtypes", _TEXT, "element types of the op's inputs, as JSON"),
     _recorded("bytes", _INT, "size of the copy"),
     _recorded(
         "launch_config",
         _TEXT,
-        "launch of a kernel, JSON: grid, block, registers per thread, shared memory, occupancy",
+        "launch configuration of a kernel (JSON): grid, block, registers per thread, "
+        "shared memory, occupancy",
         _ABSENT,
     ),
     _recorded(

@@ -1,13 +1,10 @@
-"""Sort a reader's events into an events table on disk, in bounded memory.
+"""Sort a profile's events on disk, because the events may not fit into memory.
 
 ::
 
-  chunks, in the order of the profile      a a b a | b c b | c d c
-  each sorted by itself, in a file         a a a b | b b c | c c d
-  from all files the rows of a batch       a a a | b b b | c c c | d    sorted again, and stored
-
-A sample of start times gives the borders of batches. Sorting is stable, as in ``events_table``. If
-very many chunks overlap in time, groups of chunks are merged first.
+  chunks of the profile     a a b a | b c b | c d c     (a letter is an event's start)
+  sorted files              a a a b | b b c | c c d     (one file per chunk)
+  batches                   a a a | b b b | c c c | d   (rows of all files)
 """
 
 from __future__ import annotations
@@ -34,13 +31,13 @@ from lstmprof.events.stored import (
 )
 from lstmprof.events.table import EventTable
 
-#: Rows per sampled row; lstmprof samples rows to choose the borders of batches.
+#: Largest sampling interval in rows; the sampled times give the borders of batches.
 _SAMPLED = 32
 
 
 @dataclass(frozen=True)
 class SortedFiles:
-    """Files with columns, whose rows are sorted by the column ``time``."""
+    """Table files on disk, each sorted by the column that ``time`` names."""
 
     paths: Sequence[Path]
     time: str
@@ -51,13 +48,13 @@ class SortedFiles:
 
     @property
     def most_at_once(self) -> int:
-        """Return how many files, at most, overlap at a time."""
+        """Return the largest number of files that overlap in time."""
         first, last = (np.sort(times) for times in self._ends)
         begun, ended = np.arange(1, len(first) + 1), np.searchsorted(last, first)
         return int((begun - ended).max())
 
     def borders(self, rows: int) -> list[int]:
-        """Return times that split the rows into parts of about ``rows`` rows."""
+        """Return times that split the files' rows into batches of about ``rows`` rows."""
         stride = max(1, min(_SAMPLED, rows // _SAMPLED))
         sampled = [self._times(path)[::stride].astype(np.int64) for path in self.paths]
         first = np.unique(np.sort(np.concatenate(sampled))[:: max(1, rows // stride)])
@@ -70,14 +67,14 @@ class SortedFiles:
         return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in numbers.tolist()]
 
     def remove_ending(self, first_ns: int, end_ns: int) -> None:
-        """Delete the files whose last row is in [first_ns, end_ns)."""
+        """Delete the files whose last time is in [first_ns, end_ns)."""
         last = self._ends[1]
         for number in np.flatnonzero((last >= first_ns) & (last < end_ns)).tolist():
             self.paths[number].unlink()
 
     @cached_property
     def _ends(self) -> tuple[Ints, Ints]:
-        """Return (first times, last times) of the files."""
+        """Return the first time and the last time in each file."""
         ends = [self._times(path)[[0, -1]].tolist() for path in self.paths]
         first, last = np.array(ends, dtype=np.int64).T
         return first, last
@@ -93,16 +90,16 @@ class SortedFiles:
 
 #: Events per batch, and therefore per row group in Parquet.
 BATCH_ROWS = 2**17
-#: Fewest events of a profile that is written to disk.
+#: Smallest number of events that lstmprof sorts on disk, not in memory.
 SPOOLED_ROWS = 2**18
 #: Number of events that a reader writes to disk at a time.
 CHUNK_ROWS = 2**16
-#: Number of chunks that are merged at a time.
+#: Largest number of files to merge at a time.
 MERGED_CHUNKS = 64
 
 
 def write_chunk(path: Path, columns: pa.Table) -> None:
-    """Write events to a file, sorted, without columns that are all null."""
+    """Write events to a file, sorted by start, without columns that are all null."""
     recorded = [name for name in columns.column_names if columns[name].null_count < len(columns)]
     write_columns(path, _sorted(columns.select(recorded)))
 
@@ -114,11 +111,12 @@ def _sorted(columns: pa.Table) -> pa.Table:
     in_order = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (dur[1:] <= dur[:-1]))
     if in_order.all():
         return columns
+    # keep the order of events with equal times, as ``events_table`` does
     return columns.take(pa.array(longer_first(start, dur)))
 
 
 def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> EventTable:
-    """Write events to an events table on disk."""
+    """Copy columns of an events table to a new events table on disk."""
     if isinstance(events, StoredEvents) or not len(events):
         return events
     files = []
@@ -130,9 +128,9 @@ def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> Event
 
 
 class Chunks:
-    """Collects a profile's events, in files if they are many."""
+    """Collects a profile's events in memory, or on disk if there are many events."""
 
-    #: Rows to collect before the first file is written, and before each later file.
+    #: Numbers of rows to collect before the first file is written, and before each later file.
     most_rows = (SPOOLED_ROWS, CHUNK_ROWS)
 
     def __init__(self) -> None:
@@ -142,7 +140,6 @@ class Chunks:
         self._folder: Folder | None = None
 
     def add(self, columns: pa.Table) -> None:
-        """Append the next events of the profile."""
         self._tables.append(columns)
         self._rows += len(columns)
         if self._rows >= self.most_rows[self._folder is not None]:
@@ -150,7 +147,7 @@ class Chunks:
             self._spool(self._folder)
 
     def columns(self) -> pa.Table | Spool | None:
-        """Return all events, in memory or in files."""
+        """Return all collected events, or None if there are none."""
         if self._folder:
             if self._rows:
                 self._spool(self._folder)
@@ -199,7 +196,7 @@ class Spool:
         return _files([self.files])
 
     def _sorted_by_time(self, texts: Texts) -> SortedFiles:
-        """Merge files until few enough overlap at any time."""
+        """Merge files until at most ``MERGED_CHUNKS`` files overlap in time."""
         read, rows = self._sorted, [[path] for path in self.files]
         while read.most_at_once > MERGED_CHUNKS:
             firsts = range(0, len(rows), MERGED_CHUNKS)
@@ -215,13 +212,13 @@ class Spool:
         return files
 
     def _merged(self, read: SortedFiles, rows: int, texts: Texts) -> Iterator[pa.Table]:
-        """Yield the events in order of time, deleting files after use."""
+        """Yield the events in order of time, and delete each file after use."""
         for first_ns, end_ns in itertools.pairwise(read.borders(rows)):
             yield self._between(read, first_ns, end_ns, texts)
             read.remove_ending(first_ns, end_ns)
 
     def _texts(self) -> Texts:
-        """Collect the texts of all files, numbered in the order of the profile."""
+        """Collect the distinct texts of all files, numbered in order of first use."""
         texts = Texts()
         for start in range(0, len(self.files), MERGED_CHUNKS):
             read = [read_columns(path) for path in self.files[start : start + MERGED_CHUNKS]]
@@ -243,7 +240,7 @@ def _files(rows: Sequence[Sequence[Path]]) -> SortedFiles:
 
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
-    """Join a column of several files in their widest type."""
+    """Join a column of several files, cast to the widest type among the files."""
     types = [part.column(name).type for part in parts if name in part.schema.names]
     is_text = pa.types.is_dictionary(types[0])
     type_ = SCHEMA.field(name).type if is_text else max(types, key=lambda type_: type_.bit_width)

@@ -1,7 +1,7 @@
-"""An events table on disk, in batches by time, for profiles that do not fit into memory.
+"""An events table on disk, in batches by time, for profiles larger than memory.
 
-Columns are in files of a temporary folder. Integers have the narrowest type, and texts are codes of
-the distinct texts in memory (``Texts``).
+Each file in a temporary folder has columns of one batch. Integers have the narrowest type. A text
+is stored as a code: the text's number in the list of distinct texts in memory (``Texts``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Folder:
     def __init__(self, base: Path | None = None) -> None:
         if base:
             with room_in(base):
-                # do not delete this folder, so that another process can use it
+                # never delete this folder, because another process may still use the folder
                 self.path = Path(tempfile.mkdtemp(dir=base))
         else:
             self.path = made_temporary_folder()
@@ -50,7 +50,6 @@ class Folder:
         return self.path / f"{name}-{self._count}"
 
     def move_in(self, path: Path) -> Path:
-        """Move a file from another folder into this one."""
         place = self.new(path.name)
         with room_in(self.path):
             shutil.move(path, place)
@@ -69,7 +68,7 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def read_columns(path: Path) -> pa.RecordBatch:
-    """Open a file of ``write_columns``."""
+    """Open a file that ``write_columns`` wrote."""
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).get_batch(0)
 
@@ -81,11 +80,10 @@ class Texts:
         self._of: dict[str, pa.Array] = {}
 
     def of(self, name: str) -> pa.Array:
-        """Return the distinct texts of a column."""
         return self._of.get(name, pa.array([], pa.string()))
 
     def coded(self, name: str, columns: Sequence[pa.DictionaryArray]) -> list[pa.Array]:
-        """Replace texts by codes, new ones for new texts."""
+        """Replace each text by its number, and number new texts."""
         earlier = pa.DictionaryArray.from_arrays(pa.array([], _CODE), self.of(name))
         typed = [cast(column, earlier.type) for column in columns]
         joined = pa.chunked_array([earlier, *typed]).unify_dictionaries()
@@ -104,7 +102,7 @@ class StoredBatch:
 
 
 class Part(EventTable):
-    """One batch of an events table; links are row numbers of the whole table."""
+    """A batch of a table; links such as ``parent_id`` are rows of the whole table."""
 
     def __init__(self, events: pa.Table, first_row: int) -> None:
         super().__init__(events)
@@ -115,7 +113,6 @@ class Part(EventTable):
         return self._first_row
 
     def rows_named(self, column: str) -> Ints:
-        """Return the row of the whole table to which each event's link refers, or ``NONE``."""
         return self.ints(column, NONE)
 
 
@@ -149,7 +146,7 @@ class StoredEvents(EventTable):
         return pa.chunked_array([pa.concat_arrays(arrays)], _TYPES[name])
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """Load the whole table into memory, and replace columns."""
+        """Load the whole table into memory, and replace some of its columns."""
         return EventTable(self.arrow).with_columns(columns)
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
@@ -159,25 +156,24 @@ class StoredEvents(EventTable):
             yield Part(part.arrow, batch.first)
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> StoredEvents:
-        """Replace columns on disk, one batch at a time."""
+        """Replace columns by ``columns_of(batch)`` in new files, one batch at a time."""
         replacing = [self.encoded(columns_of(part)) for part in self.parts()]
         return self.overlaid(map(self.stored, replacing))
 
     def encoded(self, columns: Mapping[str, Any]) -> pa.Table:
-        """Replace texts by codes, as on disk."""
+        """Convert columns to the form on disk, with codes instead of texts."""
         arrays = {name: cast(values, _TYPES[name]) for name, values in columns.items()}
         for name in arrays.keys() & set(TEXT_COLUMNS):
             (arrays[name],) = self._texts.coded(name, [arrays[name]])
         return pa.table(arrays)
 
     def stored(self, coded: pa.Table) -> Path:
-        """Write encoded columns to a new file."""
         path = self.folder.new("batch")
         write_columns(path, coded)
         return path
 
     def overlaid(self, files: Iterator[Path]) -> StoredEvents:
-        """Replace columns by those in ``files``, one file per batch."""
+        """Use the columns in ``files``, one file per batch, instead of the stored columns."""
         batches = [
             StoredBatch(batch.first, batch.rows, batch.start_ns, (*batch.files, path))
             for batch, path in zip(self.batches, files, strict=True)
@@ -199,7 +195,7 @@ class StoredEvents(EventTable):
         return pa.table({name: arrays[name].cast(types[name]) for name in wanted if name in arrays})
 
     def coded_rows(self, rows: Ints, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Read columns of some rows, batch by batch, with codes instead of texts."""
+        """Read columns of some rows, in order of batches, with codes instead of texts."""
         numbers = self.batch_of(rows)
         parts = [
             self.coded(number, columns).take(
@@ -212,13 +208,12 @@ class StoredEvents(EventTable):
         return pa.concat_tables(parts, promote_options="default")
 
     def batch_of(self, rows: Ints) -> Ints:
-        """Return the number of the batch that contains each row."""
         return np.searchsorted(self._first_rows, rows, side="right") - 1
 
     def table(
         self, coded: pa.Table, columns: Sequence[str] = SCHEMA.names, *, own_texts: bool = False
     ) -> EventTable:
-        """Decode columns to an events table."""
+        """Make an events table in memory, with texts instead of codes."""
         schema = (
             SCHEMA if columns == SCHEMA.names else pa.schema([SCHEMA.field(n) for n in columns])
         )
@@ -226,7 +221,6 @@ class StoredEvents(EventTable):
         return EventTable(pa.Table.from_arrays(arrays, schema=schema))
 
     def moved_to(self, folder: Folder) -> StoredEvents:
-        """Move the files of this table to another folder."""
         batches = [
             replace(batch, files=tuple(map(folder.move_in, batch.files))) for batch in self.batches
         ]

@@ -1,6 +1,6 @@
-"""The events table, with its columns as cached NumPy arrays.
+"""The events table: one row per event, with columns such as ``name`` and ``start_ns``.
 
-Functions of texts run once per distinct text.
+The table caches columns as NumPy arrays: ``events.start_ns``, ``events.ints("step", -1)``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lstmprof.events.schema import COLUMNS, SCHEMA
 UNKNOWN = np.iinfo(np.int64).min
 #: Number that stands for null in arrays of row numbers and of text codes.
 NONE = -1
-#: Most rows of a table that caches arrays; an array of ten million rows takes 80 MB.
+#: Largest number of rows of a table with cached arrays; ten million rows take 80 MB per array.
 CACHED_ROWS = 2**21
 
 #: Columns with few distinct values, which Parquet stores with a dictionary.
@@ -36,7 +36,7 @@ _Value = TypeVar("_Value")
 
 
 class EventTable:
-    """A table of events with columns of ``SCHEMA``, as cached, read-only arrays."""
+    """A table with the columns of ``SCHEMA``, which are cached as read-only arrays."""
 
     def __init__(self, arrow: pa.Table) -> None:
         self._arrow = arrow
@@ -62,7 +62,6 @@ class EventTable:
         return self.arrow.__arrow_c_stream__(requested_schema)
 
     def equals(self, other: EventTable | pa.Table) -> bool:
-        """Return whether both tables have the same columns and values."""
         return bool(self.arrow.equals(EventTable.of(other).arrow))
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -78,7 +77,6 @@ class EventTable:
         return EventTable(self.arrow.take(pa.array(rows)))
 
     def slice(self, start: int, length: int | None = None) -> EventTable:
-        """Return ``length`` rows, or all, from row ``start`` on."""
         return EventTable(self.arrow.slice(start, length))
 
     def filter(self, where: Flags | pa.Array | pa.ChunkedArray) -> EventTable:
@@ -86,7 +84,6 @@ class EventTable:
         return EventTable(self.arrow.filter(where if is_arrow else pa.array(where)))
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """Replace columns by new values, given as {name: values}."""
         arrow = self._arrow
         for name, values in columns.items():
             field = SCHEMA.field(name)
@@ -103,15 +100,15 @@ class EventTable:
 
     @property
     def first_row(self) -> int:
-        """Return the row of the whole table at which this part begins."""
+        """Return the number of this part's first row in the whole table."""
         return 0
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield parts that fit into memory, in order of time, with at least ``columns``."""
+        """Yield in-memory parts of the table by time; a part may have only ``columns``."""
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
-        """Replace columns, computed for each part of the table."""
+        """Replace columns by ``columns_of(part)``, for each part of the table."""
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
@@ -124,7 +121,6 @@ class EventTable:
 
     @property
     def dur_ns(self) -> Ints:
-        """Return each event's duration in ns."""
         return self.ints("dur_ns", 0)
 
     @property
@@ -149,7 +145,7 @@ class EventTable:
         return self._once(("texts", column), lambda: codes.astype(np.int64)), values
 
     def _codes(self, column: str) -> tuple[NDArray[Any], list[str]]:
-        """Return ``texts`` with 32-bit codes, to save memory."""
+        """Return ``texts(column)``, but with 32-bit codes to save memory."""
         return self._once(("codes", column), lambda: _codes(self.column(column).combine_chunks()))
 
     def mapped(
@@ -160,7 +156,10 @@ class EventTable:
         dtype: Any = np.int64,
         rows: Flags | None = None,
     ) -> np.ndarray:
-        """Apply a function once per distinct text; ``unknown`` for null and outside ``rows``."""
+        """Apply ``function`` to a text column, once per distinct text.
+
+        The result is ``unknown`` for null, and for rows outside ``rows``.
+        """
         codes, values = self._codes(column)
         if rows is None:
             answers = np.array([*map(function, values), unknown], dtype=dtype)
@@ -174,7 +173,6 @@ class EventTable:
         return np.asarray(answers[codes])
 
     def where(self, column: str, predicate: Callable[[str], object]) -> Flags:
-        """Return which rows have a text for which ``predicate`` is true."""
         return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
 
     def where_name(self, predicate: Callable[[str], object]) -> Flags:
@@ -193,7 +191,7 @@ class EventTable:
             file.write_table(self.arrow.cast(SCHEMA))
 
     def ranks(self) -> list[int | None]:
-        """Return the distinct ranks, sorted, with None for unknown ones."""
+        """Return the distinct ranks, sorted; None (unknown) comes first."""
         ranks = self.column("rank").unique().to_pylist()
         return sorted(ranks, key=lambda rank: (rank is not None, rank))
 
@@ -204,21 +202,24 @@ class EventTable:
         return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
     def rows_named(self, column: str) -> Ints:
-        """Return the row to which each row's link (``parent_id`` …) refers, or −1."""
+        """Return the row of the event that a link column (``parent_id`` …) names, or −1."""
         return self._once(("function", column), lambda: self.rows_of(self.ints(column, -1)))
 
     def rows_of(self, event_ids: Ints) -> Ints:
-        """Return the row of each event id, or −1 if it is missing."""
+        """Return the row of each event id, or −1 for an unknown id."""
         row_of = self.once(_rows_by_id, "event_id")
         return np.asarray(row_of[np.where(event_ids < len(row_of) - 1, event_ids, -1)], np.int64)
 
     def once(self, function: Callable[[Any], _Value], *reads: str) -> _Value:
-        """Cache ``function(self)``, also in tables with the same columns ``reads``."""
+        """Return ``function(self)``, which is cached.
+
+        ``with_columns`` keeps the result if ``reads`` is given and has no replaced column.
+        """
         key = ("columns", function, *reads) if reads else ("function", function)
         return self._once(key, lambda: function(self))
 
     def keeping(self, function: Callable[[Any], _Value], value: _Value) -> Self:
-        """Use ``value`` as the result of ``once(function)``, without a call."""
+        """Cache ``value`` as the result of ``once(function)``."""
         self._cache["function", function] = value
         return self
 
@@ -238,8 +239,7 @@ class EventTable:
 
 
 def parquet_writer(path: Path) -> pq.ParquetWriter:
-    """Return a Parquet writer for events tables."""
-    # store differences, which take half the time and space of dictionaries
+    # store the other columns as differences: half the time and space of dictionaries
     differences = dict.fromkeys((n for n in SCHEMA.names if n not in _REPEATED), _DIFFERENCES)
     return pq.ParquetWriter(
         path, SCHEMA, compression="zstd", use_dictionary=_REPEATED, column_encoding=differences
@@ -261,7 +261,7 @@ def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
 
 
 def _rows_by_id(events: EventTable) -> Ints:
-    """Return an array from event id to row, with −1 at its end for the id −1 (null)."""
+    """Return {event id: row} as an array; the last item, −1, is for id −1 (null)."""
     event_id = events.ints("event_id", -1)
     row_of = np.full(int(event_id.max(initial=-1)) + 2, -1, dtype=np.int64)
     row_of[event_id] = np.arange(len(events))
@@ -297,7 +297,6 @@ def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTabl
 
 
 def cast(values: Any, type_: pa.DataType) -> pa.Array:
-    """Convert values to one Arrow array of ``type_``."""
     array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()

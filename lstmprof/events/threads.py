@@ -1,8 +1,8 @@
 """Number the host threads, and find the innermost event of a thread at each time.
 
-The innermost event is the running event that started last (docs/ledger.md). If starts are equal, it
-is the shorter event, then the kind that usually nests deeper (``_DEPTH``). It shows the thread's
-state.
+The innermost event is the running event that started last, such as ``aten::mm`` inside
+``aten::linear`` (docs/ledger.md). The innermost event gives the thread's state, such as
+``dispatch``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.table import UNKNOWN, EventTable
 
-#: States of a host thread; if threads of a CPU run are merged, the first of these states wins.
+#: States of a host thread, in order of priority when the threads of a CPU run are merged.
 STATES = ("dispatch", "runtime", "alloc", "sync", "profiler", "python")
 HOST = "host"
 
@@ -31,6 +31,7 @@ _STATE_OF_KIND = {
     "overhead": STATES.index("profiler"),
     **dict.fromkeys(("python", "step", "range"), STATES.index("python")),
 }
+#: Usual nesting depth of a kind, to order events with equal start and duration.
 _DEPTH = {"step": 0, "range": 1, "python": 2, "op": 3, "runtime": 4, "overhead": 5}
 #: Pattern of synchronising calls of CUDA, HIP, MTIA, Ascend, Level Zero, OpenCL and SYCL.
 _SYNC = re.compile(
@@ -51,7 +52,7 @@ def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Int
     """Return what the thread does in each event, as an index into ``STATES``."""
     ranges = events.is_kind("step", "range")
     named = (ranges & events.is_one_of("name", name) for name in framework_ranges)
-    # ranges in which only the framework runs, so that the thread's state is dispatch
+    # find ranges in which only the framework runs: the thread's state there is ``dispatch``
     framework = next((rows for rows in named if rows.any()), np.zeros(len(events), dtype=np.bool_))
     by_kind = events.mapped("kind", lambda kind: _STATE_OF_KIND.get(kind, -1), -1)
     codes = np.where(framework, STATES.index("dispatch"), by_kind)
@@ -84,7 +85,7 @@ def _on_thread(events: EventTable) -> Flags:
 
 
 def nesting_order(events: EventTable, rows: Ints) -> Ints:
-    """Sort ``rows`` so that an enclosing event comes before the events inside it."""
+    """Sort ``rows`` by start, and put enclosing events before enclosed events."""
     start = events.start_ns[rows]
     dur = events.dur_ns[rows]
     later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (dur[1:] < dur[:-1]))
@@ -107,7 +108,7 @@ def _depths(events: EventTable) -> Ints:
 
 
 def content_order(events: EventTable, rows: Ints) -> Ints:
-    """Return sort keys for events that times do not order: name, category, stream."""
+    """Return sort keys (from name, category, stream) for events with equal times."""
     keys = [
         places[events.texts(column)[0][rows]]
         for column, places in events.once(_ordered_texts, "name", "category")
@@ -126,19 +127,20 @@ def _ordered_texts(events: EventTable) -> list[tuple[str, Ints]]:
 
 
 def innermost(events: EventTable, rows: Ints) -> Segments:
-    """Return the innermost of a thread's ``rows`` at each time; ``owner`` is such a row."""
+    """Split a thread's time into segments; ``owner`` is a segment's innermost row."""
     nested = nesting_order(events, rows)
     start, end = events.start_ns[nested], events.end_ns[nested]
     segments = foremost(start, end, np.arange(len(nested))[::-1])
     return Segments(segments.start_ns, segments.end_ns, nested[segments.owner])
 
 
-#: Most Python ns that belong to an op's call: 95 % take under 9.6 µs in torch-lstmcell-basic.
+#: Longest Python time in ns before an op that lstmprof treats as the call of the op: 95 % take
+#: under 9.6 µs in torch-lstmcell-basic.
 CALL_GAP_NS = 10_000
 
 
 def ops_called(events: EventTable, thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
-    """Find the op that Python calls at the end of each short interval, or −1."""
+    """Return the op that starts when each short Python interval ends, or −1."""
     ops = np.flatnonzero(events.is_kind("op"))
     shortest_first = np.argsort(events.dur_ns[ops], kind="stable")
     ops = ops[shortest_first]

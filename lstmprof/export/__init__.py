@@ -1,8 +1,9 @@
-"""Export a run, or a part of it, as a file of another tool.
+"""Export a run, or some steps of a run, as a file that another tool opens.
 
 ::
 
-    events, attribution ─────▶ perfetto     *.pftrace  ui.perfetto.dev, trace_processor
-    events ──────────────────▶ call_stacks  *.json     www.speedscope.app
-    events, the Kineto file ─▶ trace_cut    *.json     a part of the Kineto file
+    module        source                     file
+    perfetto      events, breakdown          *.pftrace, for ui.perfetto.dev and trace_processor
+    call_stacks   events, breakdown          *.json, for www.speedscope.app
+    trace_cut     events, the Kineto file    *.json, a shorter Kineto file
 """

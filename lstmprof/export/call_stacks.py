@@ -1,7 +1,7 @@
-"""Find the distinct call stacks of a run or of its step, and write them as a speedscope file.
+"""Find the distinct call stacks of a run or a step, and write a speedscope file.
 
-A stack shows which function called which on the host, and which kernel or copy the innermost one
-launched. All stacks form a tree: the parent of a stack is the stack without the innermost frame.
+Example of a stack: ``step, aten::linear, gemm``. The last frame may be a kernel or a copy. Stacks
+form a tree: the parent of the stack in the example is ``step, aten::linear``.
 File format: speedscope's file-format-spec.ts (https://www.speedscope.app).
 """
 
@@ -28,7 +28,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
 
-#: Number of a tree's root, which stands for no stack.
+#: Number of a tree's root, the empty stack.
 ROOT = 0
 _SORT_OF = dict(zip(STACKS, SORTS, strict=True))  # ops -> range, and so on
 
@@ -70,14 +70,14 @@ class Stacks:
 
 @dataclass(frozen=True)
 class StepStacks:
-    """The self time of each stack in one step of a device or of the host threads."""
+    """Self time in ns of each call stack in one step, on a device or on the host."""
 
     tree: Tree
     ns: Ints
 
 
 def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: str) -> StepStacks:
-    """Return the call stacks in the clean step of a device or of the host threads."""
+    """Return each call stack's mean self time per step, on a device or on the host."""
     events, windows, intervals = breakdown.attributed_steps(rank, device)
     host, node = _host_stacks(events, events.rows_of_rank(rank), _drawn(events, by))
     tree = host.tree
@@ -90,7 +90,7 @@ def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: 
     spent = (intervals.end_ns - intervals.start_ns).tolist()
     for place, label, ns in zip(around.tolist(), intervals.label.tolist(), spent, strict=True):
         state, part = intervals.labels[label]
-        # put a device's idle time below the host's stack for which the device waits
+        # add a frame that names time outside all calls, or why the device is idle
         if place == ROOT or (device is not None and state != "busy"):
             place = tree.beneath(place, part if state == "busy" else f"{state}: {part}")
         total[place] = total.get(place, 0) + ns
@@ -114,7 +114,7 @@ def over_one_tree(steps: Sequence[StepStacks]) -> list[StepStacks]:
 
 
 def recorded(events: EventTable) -> list[str]:
-    """Return how detailed the profile's call stacks can be: ``["python", "ops"]``."""
+    """Return the kinds of call stacks that a profile supports: ``["python", "ops"]``."""
     sorts = set(np.unique(sort_of_frames(events)).tolist())
     frames = [by for by in STACKS[:-1] if SORTS.index(_SORT_OF[by]) in sorts]
     return [*frames, STACKS[-1]]
@@ -128,13 +128,13 @@ def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
 
 
 def _drawn(events: EventTable, by: str) -> Flags:
-    """Mark the events that become frames, such as Python calls for ``python``."""
+    """Mark events that become frames: ops and, if ``by`` is ``python``, Python calls."""
     drawn = events.is_kind("op") | (sort_of_frames(events) == SORTS.index(_SORT_OF[by]))
     return np.asarray(drawn | events.is_kind("step") if by == STACKS[-1] else drawn, np.bool_)
 
 
 def _names(events: EventTable) -> list[str]:
-    """Name each event's frame, without parts that differ between steps: ``#3``."""
+    """Name each event's frame, without parts that vary between steps, such as ``#3``."""
     codes, texts = events.texts("name")
     frames = [VARYING.sub("", text.removeprefix(MODULE)) or text for text in texts]
     steps = events.is_kind("step").tolist()
@@ -159,7 +159,7 @@ def _host_stacks(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, 
 
 
 def _device_stacks(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
-    """Return the stack of each kernel and copy: the stack of its launch, then its own name."""
+    """Return each kernel's or copy's stack: the stack of its launch plus its own name."""
     issuers = issued_by(events)
     names = _names(events)
     tree = Tree()
@@ -173,7 +173,8 @@ def _device_stacks(events: EventTable, rows: Ints, host: Tree, node: Ints) -> St
     return Stacks(tree, activities, nodes, events.dur_ns[activities])
 
 
-#: Most frames of a stack (the file grows with the depth's square), and name for deeper frames.
+#: Largest number of frames of a stack, and name for deeper frames. The file grows with the
+#: square of the depth.
 _MOST_FRAMES, _DEEPER = 256, "(deeper calls)"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -200,7 +201,7 @@ def write_pair(
     by: str | None = None,
     force: bool = False,
 ) -> str:
-    """Write the call stacks of two steps, and how they differ."""
+    """Write a file with the call stacks of two steps, and the differences."""
     chosen = by or STACKS[-1]
     for breakdown, *_ in lanes:
         _check(breakdown, chosen)
@@ -246,7 +247,6 @@ class _Document:
         self._profiles.append({**head, **bounds, "samples": samples, "weights": weights})
 
     def write(self, path: Path, *, force: bool) -> None:
-        """Write the file; replace an existing file only if ``force``."""
         next_step = "add --force to overwrite it, or choose another file"
         check_file(path, force=force, next_step=next_step)
         document = {
@@ -263,7 +263,7 @@ class _Document:
 
 
 def _frames(tree: Tree, frames: dict[str, int]) -> list[tuple[int, ...]]:
-    """Return each stack's indices into ``frames``, which gets the new names."""
+    """Return each stack as numbers of frames, and add new names to ``frames``."""
     node_frames: list[tuple[int, ...]] = [()]
     for above, name in zip(tree.above[1:], tree.names[1:], strict=True):
         outer = node_frames[above]

@@ -3,14 +3,14 @@
 ::
 
     |-- before --|======== span ========|-- after --|
-            [-- launch --]   [kernel]               events that overlap the span, uncut
-                                [launch]  [kernel]  events linked with these
-          [kernel]                        [kernel]  for each device, one before and after
-       value                                        for each counter, the last value before
+            [-- launch --]   [kernel]               whole events that overlap the span
+                                [launch]  [kernel]  events linked to overlapping events
+          [kernel]                        [kernel]  each device's activity before and after
+       value                                        each counter's last value before
                                         [marker of the next step]   ends the last step
 
-So the cut has all that the breakdown of its steps depends on. The file is read and written in
-pieces; the kept events are copied byte for byte.
+The new file has all events that the breakdown of its steps needs. lstmprof reads and writes the
+files in pieces, and copies kept events byte for byte.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Cut:
 
 
 def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Window]:
-    """Return the steps with these numbers, of all ranks."""
+    """Return the steps with numbers ``first`` to ``last``, of all ranks."""
     chosen = [w for w in windows if w.step is not None and first <= w.step <= last]
     if not chosen:
         there = list(dict.fromkeys(w.step for w in windows if w.step is not None))
@@ -101,13 +101,13 @@ def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
 
 
 def _linked(events: EventTable, rows: Ints) -> Ints:
-    """Add the work that these events launched, and all events that they link to."""
+    """Add the activities that ``rows`` launched, and all events to which rows link."""
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[rows] = True
     launch = events.rows_named("launch_id")
     inside[(launch != NONE) & inside[launch]] = True
     links = [events.rows_named(name) for name in _LINKS]
-    # do not keep a step marker around a launch: it would become a step of the new file
+    # skip step markers, because a marker would be a step of the new file
     marker = events.is_kind("step")
     new = np.flatnonzero(inside)
     while len(new):
@@ -119,7 +119,7 @@ def _linked(events: EventTable, rows: Ints) -> Ints:
 
 
 def _neighbours(events: EventTable, first: int, until: int) -> Ints:
-    """Return each device's last activity before the span, and the first one after it."""
+    """Return the rows of each device's nearest activities around the span."""
     rows = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (events.dur_ns > 0))
     beside: list[int] = []
     if len(rows):
@@ -136,7 +136,7 @@ def _neighbours(events: EventTable, first: int, until: int) -> Ints:
 
 
 def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Return the step markers that follow the chosen steps, and so end them."""
+    """Return the markers of the next steps, which end the chosen steps."""
     ends = {(w.rank, w.end_ns) for w in windows} - {(w.rank, w.start_ns) for w in windows}
     rows = np.flatnonzero(events.is_kind("step"))
     ranks = events.ints("rank", UNKNOWN)[rows].tolist()
@@ -146,7 +146,7 @@ def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
 
 
 PIECE_BYTES = 2**22
-#: Most bytes of an event, or of text around the events; larger files are refused.
+#: Largest size in bytes of one event, or of the text around the events, that can be cut.
 _MOST_AROUND = 2**26
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[\s*+')
 _CLOSING = re.compile(rb"\}\s*+\]")
@@ -159,7 +159,7 @@ class _Args(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """The fields of an event that decide whether it is kept."""
+    """The fields that decide whether lstmprof keeps an event of the file."""
 
     ph: str = ""
     cat: Any = None
@@ -169,13 +169,13 @@ class _Event(msgspec.Struct):
 
     @property
     def interval(self) -> tuple[int, int] | None:
-        """Return (start, length) in ns as ``formats.kineto`` reads them."""
+        """Return (start, length) in ns, or None if a time is invalid."""
         timed = interval({"ts": _value(self.ts), "dur": _value(self.dur)})
         return None if isinstance(timed, str) else timed
 
     @property
     def is_timed(self) -> bool:
-        """Return whether the event becomes a row of the events table, if its time is valid."""
+        """Return whether the event is a row of the events table if its time is valid."""
         return self.ph == "X" and str(self.cat).lower() != PROFILER_SPAN
 
 
@@ -204,7 +204,7 @@ def write(
 ) -> Written:
     """Write the kept events of the Kineto trace ``source`` to ``path``."""
     origin_ns = _origin_ns(source)
-    # ``values_ns`` has the times of earlier counter values (``last_before``)
+    # also keep the counter values at ``values_ns``, the last values before the span
     chosen = _Chosen(events, cut, origin_ns, values_ns)
     count = total = 0
     try:
@@ -263,7 +263,7 @@ _Pairs = list[tuple[msgspec.Raw, _Event]]
 
 
 def _parts(source: Path) -> Iterator[bytes | _Pairs]:
-    """Yield the text before the events, the events in pieces, and the text after them."""
+    """Yield the file's text before the events, the events, and the final text."""
     try:
         with _opened(source) as file:
             yield from _parts_of(source, file)
@@ -319,7 +319,7 @@ def _unusual(source: Path) -> ProfileError:
 
 
 def _pairs(text: bytes) -> _Pairs | None:
-    """Parse the text of some events; return None if the text cuts an event."""
+    """Parse comma-separated JSON events; return None if the text ends inside an event."""
     listed = b"[" + text + b"]"
     try:
         return list(zip(_decode_raw(listed), _decode_events(listed), strict=True))

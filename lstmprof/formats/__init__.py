@@ -1,9 +1,8 @@
-"""Readers of raw profiles: a file in, ``events.Profile`` out.
+"""Read raw profiles: a file in, ``events.Profile`` out.
 
-``read`` recognises a format by the file's content, because profiles are often renamed or gzipped. A
-format is a module with ``recognises(raw)`` and ``read(raw)``. Files are first tried as Kineto
-traces (``kineto.stream``), which are the largest and can be read in pieces. A profile is untrusted:
-whatever the bytes, ``read`` returns a ``Profile`` or raises one ``ProfileError``.
+A format is a module with ``recognises(raw)`` and ``read(raw)``. ``read`` recognises the format by
+the file's content, because users rename and gzip profiles. A profile is untrusted: ``read`` either
+returns a ``Profile`` or raises ``ProfileError``, whatever the bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from lstmprof.formats import foreign, raw_file
 from lstmprof.formats.kineto import stream
 from lstmprof.formats.raw_file import RawFile
 
-#: Modules of this folder that read one format each, in the order in which ``read`` tries them.
+#: Names of modules, one per format, in the order in which ``read`` tries them.
 FORMATS = (
     "memory_snapshot",
     "onnxruntime",  # before kineto, whose categories include that of ONNX Runtime's GPU events
@@ -44,8 +43,9 @@ def read(path: Path) -> Profile:
 
 
 def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
-    """Read the profile that ``load`` opens, called ``label`` in errors."""
+    """Read the profile that ``load`` opens; errors name the profile ``label``."""
     try:
+        # try Kineto first, because Kineto traces are large and readable in pieces
         streamed = stream.profile_of_file(label) if isinstance(label, Path) else None
         if streamed:
             return streamed

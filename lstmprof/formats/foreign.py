@@ -1,4 +1,7 @@
-"""Recognise files of other tools, so that the error says what they are and what to do."""
+"""Recognise files that lstmprof does not read, to explain what the user should do.
+
+Example: "is an Nsight Compute report, which has no timeline".
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from lstmprof.base.errors import ForeignFileError, ProfileError
 from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (
-    "lstmprof reads JSON of torch.profiler, TensorFlow, ONNX Runtime, MXNet and rocprofv3; XPlane;"
-    " Perfetto; SQLite of Nsight Systems, nvprof and rocprofv3; rocprofv3's CSV of kernels"
+    "give a profile of one of these formats: JSON of torch.profiler, TensorFlow, ONNX Runtime, "
+    "MXNet or rocprofv3; SQLite of Nsight Systems, nvprof or rocprofv3; CSV of rocprofv3's "
+    "kernels; XPlane; Perfetto"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 
@@ -62,7 +66,7 @@ _NAMED = (
 
 
 def refuse_by_content(raw: RawFile) -> None:
-    """Refuse a file that shows that no reader supports it, such as a web page."""
+    """Raise ProfileError for content that no reader supports, such as a web page."""
     content = raw.content
     for magic, what, next_step in _MAGIC:
         if content.startswith(magic):
@@ -118,7 +122,7 @@ def trace_events(document: Any) -> list[Any] | None:
 
 
 def consumed(events: list[Any]) -> Iterator[Any]:
-    """Yield each event, and remove it from the list to save memory."""
+    """Yield the events, and empty the list meanwhile to save memory."""
     events.reverse()
     while events:
         yield events.pop()
@@ -169,7 +173,7 @@ _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_has_keys("workload_graph"), *_EXECUTION_TRACE),
     (
         lambda document: any("ph" in event for event in _dicts(document)),
-        "is a Chrome trace, but not of torch.profiler, TensorFlow, ONNX Runtime or MXNet",
+        "is a Chrome trace of a tool other than torch.profiler, TensorFlow, ONNX Runtime or MXNet",
         _RECORD,
     ),
     (

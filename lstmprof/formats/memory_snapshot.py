@@ -1,16 +1,7 @@
 """Read PyTorch's memory snapshots, the pickles that ``torch.cuda.memory._dump_snapshot`` writes.
 
-To know when reading:
-
-- Unpickling can run code. ``_restricted`` decodes the opcodes with ``pickletools``, and builds only
-  dicts, lists, tuples, texts, numbers, booleans and None. It refuses any other opcode.
-- A snapshot has no ops and kernels, so the profile has counters, but no events.
-- ``device_traces`` has the allocations and frees of each device, ``segments`` the memory after
-  them. The memory before the first event follows from both.
-- Sizes are those that the program requested; the allocator rounds them up.
-- ``frames`` are the C++ and Python frames of an allocation, innermost first. Old versions of
-  PyTorch record no times.
-
+``device_traces`` has the allocations and frees of each device, and ``segments`` has the memory at
+the end. A snapshot has no ops and kernels, so the profile has counters, but no events.
 Source: torch/cuda/memory.py and torch/csrc/cuda/memory_snapshot.cpp.
 """
 
@@ -41,7 +32,7 @@ from lstmprof.events.table import EventTable
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
 
-#: Action of PyTorch's allocator -> (counter, sign of the change).
+#: Action of PyTorch's allocator -> (counter that the action changes, sign of the change).
 _CHANGES = {
     "alloc": (ALLOCATED, 1),
     "free_requested": (ALLOCATED, -1),
@@ -70,16 +61,16 @@ class _Entry(msgspec.Struct):
     """One action of PyTorch's allocator, such as an allocation."""
 
     action: str
-    size: _Natural = 0
+    size: _Natural = 0  # of a block: before the allocator rounded the size up
     addr: int = 0
-    time_us: _Natural | None = None
-    frames: Any = ()  # equal stacks share one object
+    time_us: _Natural | None = None  # None in files of old PyTorch versions
+    frames: Any = ()  # C++ and Python, innermost first; equal stacks share one object
 
 
 class _Block(msgspec.Struct):
     state: str
     size: _Natural
-    requested_size: _Natural | None = None
+    requested_size: _Natural | None = None  # before the allocator rounded the size up
 
 
 class _Segment(msgspec.Struct):
@@ -94,12 +85,11 @@ class _Snapshot(msgspec.Struct):
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the file is a pickle, whichever program wrote it."""
+    """Return whether the file is a pickle, even if PyTorch did not write the file."""
     return raw.part(0, 2) in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a memory snapshot of PyTorch."""
     try:
         snapshot = _snapshot(raw)
         traces = snapshot.device_traces
@@ -117,7 +107,7 @@ def read(raw: RawFile) -> Profile:
             raw.path, f"the memory snapshot is damaged ({fault})", "record it again"
         ) from fault
     start_ns = min((count.time_ns for count in counts), default=0)
-    notes = ["a memory snapshot has no steps, ops and kernels; see breakdown --table memory"]
+    notes = ["a memory snapshot has no steps, ops or kernels; see breakdown --table memory"]
     if not is_timed:
         notes.append("the memory snapshot has no times; its entries are shown 1 µs apart")
     return Profile(
@@ -133,7 +123,7 @@ def _snapshot(raw: RawFile) -> _Snapshot:
     pickled = _restricted(raw)
     if not isinstance(pickled, dict) or not {"segments", "device_traces"} <= pickled.keys():
         raise _foreign(raw, "is a pickle, but no memory snapshot of PyTorch")
-    # Reject repeated lists: the pickle stays small, but copies of the lists take much memory.
+    # reject a pickle that repeats lists, because a small file would expand to much memory
     lists = [*pickled["device_traces"], *(segment["blocks"] for segment in pickled["segments"])]
     if sum(map(len, lists)) > raw.length:
         raise ValueError("it repeats lists")
@@ -147,7 +137,7 @@ def _foreign(raw: RawFile, fault: str) -> ForeignFileError:
 
 
 def _restricted(raw: RawFile) -> Any:
-    """Unpickle plain types of Python, because other objects may run code."""
+    """Unpickle only plain Python types, because unpickling other objects may run code."""
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[Any, Any] = {}
@@ -209,8 +199,8 @@ def _restricted(raw: RawFile) -> Any:
             case _:
                 raise _foreign(
                     raw,
-                    f"is a pickle with other objects than a memory snapshot ({opcode.name}), which "
-                    "could run code",
+                    "is a pickle with objects that a memory snapshot does not have "
+                    f"({opcode.name}), which could run code",
                 )
         if made_bytes > raw.most_object_bytes:
             raise ValueError("its objects would take too much memory")
@@ -230,6 +220,7 @@ def _counts(
         for place, entry in enumerate(trace)
         if entry.action in _CHANGES
     ]
+    # compute the memory before the first action: ``segments`` has the memory after the last
     for _, entry, name, sign in steps:
         total[name] -= sign * entry.size
     if min(total.values()) < 0:
@@ -261,7 +252,7 @@ def _counts(
 
 
 def _line(frames: Any) -> str:
-    """Name the innermost line of own code, else of a package: ``function (file:line)``."""
+    """Return ``function (file:line)`` of the user's innermost frame, else of a package's."""
     stack = msgspec.convert(frames, list[_Frame])
     python = [
         frame for frame in stack if frame.filename.endswith(".py") or frame.filename[:1] == "<"

@@ -1,19 +1,7 @@
 """Read the JSON that MXNet's profiler writes (``mx.profiler``).
 
-To know when reading the events:
-
-- Times are whole microseconds since 1970.
-- The engine runs operators on its own threads, while Python continues. An operator has two events
-  of category ``operator``, ``B`` (begin) and ``E`` (end); their ``pid`` is the number of a device.
-  The same operator also appears as ``b`` and ``e`` under another ``pid``; the reader omits these.
-- Events ``b`` and ``e`` of category ``MXNET_C_API`` are calls from Python, which pass operators to
-  the engine or wait for the engine.
-- All other events ``b`` and ``e`` are the user's own tasks, frames and events; they become ranges.
-  A task called ``step`` becomes a step. The reader omits counters (``C``).
-- A ``tid`` is a 64-bit hash, too large for a float or an int64. The reader numbers threads in order
-  of first occurrence. The file does not contain the process id.
-- Only the first file that a process writes names its devices. Later files begin with a comma.
-
+An operator is a pair of events ``B`` (begin) and ``E`` (end). A call from Python, of category
+``MXNET_C_API``, is a pair ``b`` and ``e``. Other pairs ``b`` and ``e`` are the user's own ranges.
 Source: src/profiler/profiler.cc and profiler.h of apache/mxnet 1.x.
 """
 
@@ -37,7 +25,6 @@ _STEP = "step"
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the events are MXNet's operators or calls."""
     kinds = ((event.get("cat"), event.get("ph")) for event in json_events(raw))
     return any(
         category == _API or (category, phase) == (_OPERATOR, "B") for category, phase in kinds
@@ -45,7 +32,6 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Read MXNet's JSON."""
     events = list(json_events(raw))
     intervals, unpaired = _paired(events)
     if not intervals:
@@ -64,7 +50,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _paired(events: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
-    """Join begin and end events to rows; count those without a partner."""
+    """Join begin and end events to rows; count the events without a partner."""
     intervals: list[Row] = []
     begun: dict[tuple[str, ...], list[int]] = {}
     threads: dict[str, int] = {}
@@ -72,9 +58,11 @@ def _paired(events: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
     for event in events:
         phase, at_ns = str(event.get("ph")), _ns(event.get("ts"))
         category, name, tid = (str(event.get(key)) for key in ("cat", "name", "tid"))
+        # skip ``b`` and ``e`` of an operator, which repeat ``B`` and ``E``
         is_twin = phase in ("b", "e") and category == _OPERATOR
         if phase not in (*_BEGINS, *_ENDS) or is_twin or at_ns is None:
             continue
+        # number the threads, because a ``tid`` is a 64-bit hash, too large for int64
         thread = threads.setdefault(tid, len(threads) + 1)
         place = (str(event.get(key)) for key in ("pid", "id"))
         key = (_ENDS.get(phase, phase), category, name, tid, *place)
@@ -88,12 +76,14 @@ def _paired(events: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
 
 
 def _ns(microseconds: object) -> int | None:
+    """Convert whole microseconds since 1970 to ns; return None if the number is invalid."""
     number = rows.int64(microseconds)
     return None if number is None or abs(number) > rows.MAX_NS // 1000 else 1000 * number
 
 
 def _row(category: str, name: str, start_ns: int, end_ns: int, thread: int) -> Row:
     name = rows.clean(name)
+    # make ops of both: calls enqueue operators, which the engine's own threads run
     if category in (_OPERATOR, _API):
         return Row("op", "mxnet::" + name, start_ns, end_ns - start_ns, tid=thread)
     kind = "step" if name == _STEP else "range"
@@ -103,11 +93,13 @@ def _row(category: str, name: str, start_ns: int, end_ns: int, thread: int) -> R
 def _notes(events: Sequence[dict[str, Any]], unpaired: int) -> Iterator[str]:
     if unpaired:
         yield f"{unpaired} events were left out because their begin or their end is missing"
+    # only the first file of a process names the devices
     names = {
         str(event.get("pid")): str(event["args"].get("name"))
         for event in events
         if event.get("name") == "process_name" and isinstance(event.get("args"), dict)
     }
+    # find the devices of operators: the ``pid`` of an operator is the number of a device
     used = {str(event.get("pid")) for event in events if event.get("cat") == _OPERATOR}
     devices = sorted(names[pid] for pid in used if names.get(pid, "").startswith("gpu/"))
     for device in devices:

@@ -1,18 +1,7 @@
 """Read the JSON that ONNX Runtime writes for a session with ``enable_profiling``.
 
-To know when reading the events:
-
-- Times are whole microseconds since the session began to record. The file has no date.
-- ``model_run`` is one call of ``session.run``. It becomes a step, and also an op that only calls
-  others, because no Python runs inside it. ``SequentialExecutor::Execute`` inside it runs the
-  nodes. ``session_initialization`` comes before the first ``model_run``.
-- A node's event is called ``<node>_kernel_time`` and has the node's type and provider, and the
-  types and shapes of its inputs. Until 2022 events ``…_fence_before`` and ``…_fence_after``
-  surrounded it; the reader omits these.
-- The event of a node on a GPU is on the host and lasts while the node's work is enqueued. Kernels
-  (category ``Kernel``) exist only if ONNX Runtime was built with CUPTI; the reader omits them.
-- Because times are rounded, an event may end up to 2 µs after the event around it; it is shortened.
-
+Event ``model_run`` is one call of ``session.run``: a step. Event ``<node>_kernel_time`` is a node:
+an op. Times are whole microseconds since the session began to record.
 Source: onnxruntime/core/common/profiler_common.h and core/framework/sequential_executor.cc.
 """
 
@@ -34,12 +23,13 @@ from lstmprof.formats.rows import Row
 _NODE, _SESSION, _KERNEL = "Node", "Session", "Kernel"
 _ON_HOST = "CPUExecutionProvider"
 _SUFFIX = "_kernel_time"
+#: Name of a call of ``session.run``; end of the name of its inner event, which runs the nodes.
 _STEP, _EXECUTES = "model_run", "Executor::Execute"
+#: Largest time in ns by which rounding makes an event end after the enclosing event.
 _MOST_NS = 2000
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the events have ONNX Runtime's categories."""
     return any(_is_node(event) or _is_step(event) for event in json_events(raw))
 
 
@@ -55,7 +45,6 @@ def _is_step(event: dict[str, Any]) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Read ONNX Runtime's JSON."""
     intervals = list(_rows(json_events(raw)))
     if not intervals:
         raise ProfileError(
@@ -75,6 +64,7 @@ def _notes(events: Sequence[dict[str, Any]]) -> Iterator[str]:
     providers = {str(event["args"]["provider"]) for event in events if _is_node(event)}
     for provider in sorted(providers - {_ON_HOST}):
         yield f"times of {rows.clean(provider)} nodes are host times of enqueuing, not device times"
+    # count the kernels, which exist only if ONNX Runtime was built with CUPTI
     kernels = sum(event.get("cat") == _KERNEL for event in events)
     if kernels:
         yield f"{kernels} GPU kernels were left out: lstmprof does not read them yet"
@@ -85,6 +75,7 @@ def _rows(events: Iterable[Any]) -> Iterator[Row]:
         row = _row(event, times)
         if row is not None:
             yield row
+        # add an op, because no Python runs during the step
         if row is not None and row.kind == "step":
             yield row._replace(kind="op", name="onnxruntime::" + _STEP)
 
@@ -96,8 +87,10 @@ def _row(event: dict[str, Any], timed: tuple[int, int]) -> Row | None:
         return Row("step", name, *timed, *place)
     if event.get("cat") == _SESSION and name.endswith(_EXECUTES):
         return Row("op", "onnxruntime::Execute", *timed, *place)
+    # make a range of ``session_initialization``, which precedes the first ``model_run``
     if event.get("cat") == _SESSION:
         return Row("range", name, *timed, *place)
+    # skip ``…_fence_before`` and ``…_fence_after``, which files until 2022 contain
     if not _is_node(event) or not name.endswith(_SUFFIX):
         return None
     args = event["args"]
@@ -122,7 +115,7 @@ def _inputs(described: Any) -> tuple[str | None, str | None]:
 
 
 def _nested(intervals: list[Row]) -> list[Row]:
-    """Sort rows by start; shorten rows that overlap because of rounding."""
+    """Sort rows by start; shorten inner rows that rounding made end after outer rows."""
     nested: list[Row] = []
     holders: dict[tuple[int | None, int | None], list[Row]] = {}
     for row in sorted(intervals, key=lambda row: (row.start_ns, -row.dur_ns)):

@@ -1,8 +1,7 @@
 """Open raw profiles: unpack gzip, list tar archives, parse and repair JSON.
 
-Files are untrusted: gzip bombs, tar headers with huge or negative sizes, endless nesting. Profilers
-print JSON by hand, with a comma before ``]``, ``nan``, single backslashes in Windows paths, or
-undecodable bytes in names.
+Files are untrusted: a file may be a gzip bomb, or a tar header may contain a negative size. JSON of
+profilers may contain ``[1,]``, ``nan``, or single backslashes in a Windows path.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from lstmprof.base.scratch import made_temporary_folder, remove, room_in, tempor
 GZIP_MAGIC = b"\x1f\x8b"
 #: Largest file in bytes that is read: twice the largest file that Perfetto opens.
 MAX_BYTES = 4 * 2**30
-#: Largest ratio of unpacking for a larger file: gzip packs traces 10 to 50 times, zeros 1030 times.
+#: Largest ratio of unpacked to gzipped size above ``FREE_BYTES`` (traces: 10 to 50, zeros: 1030).
 MAX_RATIO = 200
 FREE_BYTES = 8 * 2**20
 #: Bytes of memory that parsed JSON may take, whatever the size of the file.
 FREE_OBJECT_BYTES = 2**30
-#: Most memory of parsed JSON per byte of the file: traces take 5 to 10, a hostile ``{},{},…`` 25.
+#: Largest memory of parsed JSON per byte of the file: traces take 5 to 10, hostile ``{},{},…`` 25.
 _MOST_GROWTH = 16
 #: Character of JSON -> bytes of memory that its parsed value takes, measured in traces.
 _OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 40), (b'"', 15), (b".", 24))
@@ -95,7 +94,7 @@ class RawFile:
 
     @cached_property
     def content(self) -> bytes:
-        """Return all bytes, and keep them in memory."""
+        """Return the whole file as bytes, which stay in memory."""
         return self.data if isinstance(self.data, bytes) else self.part(0, self.length)
 
     @property
@@ -112,7 +111,7 @@ class RawFile:
 
     @cached_property
     def json(self) -> Any:
-        """Return the parsed JSON; a float is its text."""
+        """Return the parsed JSON, with floats as texts."""
         return json_document(self.path, self.content, self.most_object_bytes)
 
     @property
@@ -135,7 +134,7 @@ class RawFile:
 
 
 def load(path: Path) -> RawFile:
-    """Open a file, unpacked if it is gzipped."""
+    """Open a file, and unpack gzip."""
     try:
         if path.is_dir():
             raise ProfileError(path, "is a directory", "give a file")
@@ -178,7 +177,7 @@ def is_tar(content: bytes) -> bool:
 
 
 def unpacked_head(head: bytes) -> bytes:
-    """Unpack the first bytes of a file, if they are gzipped."""
+    """Unpack the first bytes of a file if the file is gzipped."""
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
@@ -188,7 +187,7 @@ def unpacked_head(head: bytes) -> bytes:
 
 
 def _unpacked(raw: RawFile) -> RawFile:
-    """Unpack gzip into memory, or a temporary file if larger than 1 MiB."""
+    """Unpack gzip into memory, or into a temporary file if the gzip exceeds 1 MiB."""
     if raw.length <= _CHUNK_BYTES:
         return RawFile(raw.path, b"".join(_unpacked_chunks(raw)), raw.length)
     folder = made_temporary_folder()
@@ -244,7 +243,7 @@ def _next_chunk(raw: RawFile, stream: gzip.GzipFile, length: int) -> bytes:
 def json_document(
     path: Path | str, content: bytes, most_object_bytes: int = FREE_OBJECT_BYTES
 ) -> Any:
-    """Parse JSON, repaired if necessary, with floats as texts."""
+    """Parse JSON, repaired if necessary; return floats as texts."""
     _check_objects(path, content, most_object_bytes)
     # decode invalid bytes as lone surrogates, which ``rows.clean`` replaces
     text = content.removeprefix(_BOM).decode("utf-8", errors="surrogateescape")
@@ -264,7 +263,7 @@ def json_document(
 
 
 def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
-    """Refuse JSON that needs too much memory."""
+    """Refuse JSON whose parsed objects would need too much memory."""
     needed = sum(content.count(sign) * each for sign, each in _OBJECT_BYTES)
     if needed > most_bytes:
         raise ProfileError(
@@ -282,7 +281,7 @@ def json_value(raw: bytes) -> Any:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object, or return an empty one."""
+    """Parse a JSON object; return an empty object if the text is none."""
     try:
         return as_object(json_value(text.encode("utf-8", "replace")))
     except (ValueError, RecursionError):
@@ -290,12 +289,10 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Return a JSON object, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a JSON list, or an empty one."""
     return value if isinstance(value, list) else []
 
 
@@ -322,7 +319,7 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Replace invalid JSON by valid JSON of equal length, so that positions stay right."""
+    """Repair JSON without changing its length, so that error positions stay right."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "
@@ -395,7 +392,7 @@ def members(raw: RawFile) -> Members:
 
 
 def _headers(tar: tarfile.TarFile, raw: RawFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the headers of the files in an archive, the last possibly cut."""
+    """Yield the headers of an archive's entries; the last file may be truncated."""
     last = -1
     while info := tar.next():
         if info.size < 0 or info.offset <= last:

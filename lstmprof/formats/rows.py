@@ -1,4 +1,7 @@
-"""A row: one event of a raw profile, before it becomes part of the events table."""
+"""Define ``Row``, one event of a raw profile, and join rows into an events table.
+
+Example: ``Row("op", "aten::mm", start_ns=5000, dur_ns=300, pid=71, tid=71)``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from lstmprof.events.schema import SCHEMA
 from lstmprof.events.spool import Spool
 from lstmprof.events.table import events_table
 
-#: Largest time that is not damaged; the difference of two such times fits into int64.
+#: Largest valid time; differences of valid times fit into int64.
 MAX_NS = 2**61
 #: First time that is a date (2001-09-09); earlier times count from the machine's start.
 _FIRST_DATE_NS = 10**18
@@ -48,12 +51,12 @@ class Row(NamedTuple):
 
 
 def date_ns(origin_ns: int) -> int | None:
-    """Return ``origin_ns`` if it is a plausible time since 1970."""
+    """Return ``origin_ns``, or None if the date would be before 2001-09-09."""
     return origin_ns if origin_ns >= _FIRST_DATE_NS else None
 
 
 def base_ns(origin_ns: int, added_ns: int | None) -> int | None:
-    """Return ``origin_ns`` if it is a date, else the date ``origin_ns + added_ns``."""
+    """Return ``origin_ns`` if this is a date, or else ``origin_ns + added_ns``."""
     if date_ns(origin_ns) is not None:
         return origin_ns
     return None if added_ns is None else positive(added_ns + origin_ns)
@@ -65,7 +68,6 @@ def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> Event
 
 
 def columns(rows: Sequence[Row]) -> pa.Table:
-    """Convert rows to columns."""
     return pa.table(
         {
             name: _array([row[place] for row in rows], SCHEMA.field(name).type)
@@ -105,7 +107,7 @@ def clean(text: str) -> str:
 
 
 def int64(value: object) -> int | None:
-    """Convert an int or its decimal text, if it fits into int64."""
+    """Convert an int or a decimal text. Return None if int64 is too small."""
     if isinstance(value, str):
         digits = value.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
@@ -117,20 +119,20 @@ def int64(value: object) -> int | None:
 
 
 def natural(value: object) -> int | None:
-    """Convert to an int; negative numbers mean unknown."""
+    """Convert to an int; return None for negative numbers, which mean unknown."""
     number = int64(value)
     return None if number is None or number < 0 else number
 
 
 def positive(value: object) -> int | None:
-    """Convert to an int; 0 and less mean no id."""
+    """Convert to an int; return None for 0 and less, which mean no id."""
     return natural(value) or None
 
 
 def device_facts(
     major: object, minor: object, multiprocessors: object, warp_size: object = None
 ) -> DeviceFacts:
-    """Convert facts about a device, as far as they are numbers."""
+    """Convert facts about a device; ignore facts that are no numbers."""
     numbers = positive(major), natural(minor)
     return DeviceFacts(
         compute_capability=None if None in numbers else f"{numbers[0]}.{numbers[1]}",

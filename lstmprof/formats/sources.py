@@ -1,14 +1,8 @@
-"""Find the files that a path or URL means, and which of them are ranks of one job.
+"""Find the files of a path or URL (fsspec), and guess which files are ranks of one job.
 
-::
-
-  a file ───────────────────────────▶ one file
-  a folder, a tar archive ──────────▶ its files, in groups
-  a URL (fsspec: s3, gs, http …) ───▶ as for the file or folder at the URL
-
-Files are probably ranks of one job if their names differ only in digits
-(``worker0.1694128201545.pt.trace.json``), or if TensorFlow's profiler wrote one file per host
-(``plugins/profile/<session>/<host>.xplane.pb``). ``ranks_of`` decides after they have been read.
+Files are probably ranks if only digits of the names differ, as in
+``worker0.1694128201545.pt.trace.json``, or if TensorFlow wrote one file per host
+(``plugins/profile/<session>/<host>.xplane.pb``). ``ranks_of`` decides after reading the files.
 """
 
 from __future__ import annotations
@@ -48,7 +42,7 @@ _PROFILE_NAMES = (
     *(".sqlite", ".sqlite.gz", ".sql", ".db", ".nsys-rep", ".qdrep"),
     *(".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz", ".pickle", ".pkl"),
 )
-#: Endings of a file's name that the run's name omits, such as ``.pt.trace.json.gz``.
+#: Parts of endings that ``profile_name`` removes from a file's name, such as ``.json``.
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
 _ENDINGS |= {".trace", ".pt"}
 _GIVE = "give a run, a folder of runs, or a profile"
@@ -57,7 +51,7 @@ _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
-#: Pattern of a rank's number in the name of its file; other numbers may count processes or hosts.
+#: Pattern of a rank in a file's name: ``rank3``, but not ``host3``.
 _ONLY_RANK = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
 #: Pattern of the rank and world size that torch.profiler writes before the events.
 _JOB = re.compile(
@@ -74,7 +68,7 @@ _RAW_COLUMNS = tuple(
 
 @dataclass(frozen=True)
 class Source:
-    """A raw profile that can be loaded; errors call it ``label``."""
+    """A raw profile that is loaded on demand; errors call the profile ``label``."""
 
     label: Path | str
     load: Callable[[], RawFile]
@@ -88,14 +82,14 @@ class Source:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Return the numbers in the names of folders and file that may be ranks."""
+        """Return the possible ranks: numbers in the names of the folders and of the file."""
         match = (_ONLY_RANK if self.folder_numbers else _RANK).search(self.name)
         return (*self.folder_numbers, _number(match)) if match else self.folder_numbers
 
 
 @dataclass(frozen=True)
 class _Archive:
-    """A tar archive; a worker process reads it again from its file."""
+    """A tar archive; a worker process gets only its source, and reads the file again."""
 
     source: Source
 
@@ -108,7 +102,7 @@ class _Archive:
 
 
 def path_of(word: Path | str) -> Path:
-    """Convert to a path, but not an empty text."""
+    """Convert a text to a path; refuse an empty text."""
     if not str(word):
         raise ProfileError("''", "empty path (perhaps an unset shell variable)", _GIVE)
     return Path(word)
@@ -159,7 +153,7 @@ def _permission_denied(path: Path) -> ProfileError:
 
 
 def are_hosts(group: Iterable[Source]) -> bool:
-    """Return whether the files are one TensorFlow session."""
+    """Return whether all files are in session folders of TensorFlow's profiler."""
     return all(_SESSION.search(source.folder) for source in group)
 
 
@@ -210,7 +204,7 @@ def _may_be_profile(name: str) -> bool:
 
 
 def _groups_in_file(source: Source, head: bytes) -> list[list[Source]]:
-    """Return the groups of profiles in an archive, or a single file."""
+    """Return the groups of profiles in an archive, or a group with only the file itself."""
     return (
         _grouped(_members(source)) if raw_file.is_tar(raw_file.unpacked_head(head)) else [[source]]
     )
@@ -235,7 +229,7 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """Yield the files of an archive, or a source that raises its error."""
+    """Yield an archive's files, or a failing source if the archive is unreadable."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -243,7 +237,7 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
 
 
 def _too_many(folder: Source, count: int) -> list[list[Source]]:
-    """Return a source that fails to load, if there are too many files."""
+    """Return a group that raises an error on loading if there are too many files."""
     if count <= _MOST_FILES:
         return []
     fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"
@@ -391,7 +385,7 @@ def _downloaded(word: str, path: str, url: str) -> RawFile:
 
 
 def _check_plain(system: Any, path: str, url: str) -> None:
-    """Refuse a local pipe or device, which could block."""
+    """Refuse a local pipe or device, because reading it could block."""
     if getattr(system, "local_file", False) and not Path(path).is_file():
         raise ProfileError(url, "is not a regular file", "give the profile's file")
 
@@ -404,7 +398,7 @@ def _unreachable(url: str, error: Exception) -> ProfileError:
 
 
 def ranks_of(group: Sequence[Source], profiles: Sequence[Profile]) -> list[int] | None:
-    """Return the rank of each profile, if they are the ranks of one job."""
+    """Return the rank of each profile, or None if the profiles are not of one job."""
     if len({profile.format for profile in profiles}) > 1:
         return None
     if len({p.metadata.get("world_size") for p in profiles} - {None}) > 1:
@@ -435,7 +429,7 @@ def _ranks_in_names(numbers: Sequence[tuple[int, ...]]) -> Sequence[int]:
 
 
 def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
-    """Return whether all members of a process group have recorded it."""
+    """Return whether the profiles agree about the members of each process group."""
     groups_of = {r: p.process_groups for r, p in zip(ranks, profiles, strict=True)}
     return all(
         group in groups_of[member]
@@ -447,7 +441,7 @@ def _agree_on_groups(ranks: Sequence[int], profiles: Sequence[Profile]) -> bool:
 
 
 def _overlap(profiles: Sequence[Profile]) -> bool:
-    """Return whether some moment is in all profiles that have a date."""
+    """Return whether all profiles that have a date overlap in time."""
     dated = [(p.base_ns, p.events) for p in profiles if p.base_ns is not None]
     if len(dated) < 2:
         return True

@@ -1,7 +1,7 @@
 """Read sampled stacks in the text format of flame graphs: one line per stack, ``a;b;c count``.
 
-A Python frame is ``function (file:line)``, a native frame ``symbol (library)``. Source: Brendan
-Gregg's stackcollapse-perf.pl; py-spy's ``--format raw``.
+A Python frame is ``function (file:line)``. A native frame is ``symbol (library)``.
+Source: Brendan Gregg's stackcollapse-perf.pl, and py-spy's ``--format raw``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from lstmprof.base.errors import ProfileError
 
 _THREAD = re.compile(r"thread \((?:0x)?\w+\)(?:: (?P<name>.*))?$")
-#: Pattern of the path before the package's name, which lstmprof removes from frames.
+#: Pattern of the path before a package's name; lstmprof removes this path from frames.
 _BEFORE_PACKAGE = re.compile(
     r"(?<= \()/(?:[^()]*/(?:site-packages|dist-packages|worker(?=/lstmprof/)|python3\.\d+)/"
     r"|[^()]*/(?=[^/]+\.so))"

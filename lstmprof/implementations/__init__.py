@@ -86,20 +86,21 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """A framework of the published studies that lstmprof cannot run; users see why."""
+    """A framework of published studies that lstmprof cannot run, and the reason."""
 
     name: str
     why: str
     needs: str
 
 
-#: Systems that lstmprof cannot run; the reasons are those of PyPI and Debian 12 in 2026-11.
+#: Frameworks that lstmprof cannot run; the reasons describe PyPI and Debian 12 in 2026-11.
 NOT_RUN: Tuple[System, ...] = (
     System(
         "CNTK 2.7",
-        "the last wheels are for Python 3.6, but lstmprof needs Python 3.7 or later; the profiler "
-        "of CNTK records no operators",
-        "support for Python 3.6, and the libraries of OpenMPI 3 (libmpi.so.12, libmpi_cxx.so.1)",
+        "PyPI has no wheels for Python 3.7 or later, which lstmprof needs; CNTK's profiler records "
+        "no operators",
+        "a version of lstmprof for Python 3.6, and the libraries of OpenMPI 3 (libmpi.so.12, "
+        "libmpi_cxx.so.1)",
     ),
     System(
         "PyTorch 0.1 to 0.4",
@@ -108,9 +109,9 @@ NOT_RUN: Tuple[System, ...] = (
     ),
     System(
         "TensorFlow 1.0 to 1.12",
-        "the last wheels are for Python 3.6, but lstmprof needs Python 3.7 or later; 1.13 to 1.15 "
-        "have the same cells",
-        "support for Python 3.6",
+        "PyPI has no wheels for Python 3.7 or later, which lstmprof needs; TensorFlow 1.13 to 1.15 "
+        "have the same LSTM cells",
+        "a version of lstmprof for Python 3.6",
     ),
     System(
         "Lasagne 0.2",
@@ -119,20 +120,19 @@ NOT_RUN: Tuple[System, ...] = (
     ),
     System(
         "Keras and TensorFlow in R",
-        "their packages are on CRAN but not in Debian; they call Keras in Python, so "
-        "keras-lstm runs "
-        "the same kernels",
+        "CRAN has the R packages keras and tensorflow, but Debian does not; these packages call "
+        "Keras in Python, so keras-lstm runs the same kernels",
         "an R with both packages, and a worker that runs R",
     ),
     System(
         "MXNet in R",
-        "its package was in MXNet's own repository, and is neither in Debian nor on PyPI; "
+        "MXNet's repository had the R package, but Debian and PyPI do not have this package; "
         "mxnet-module-lstm runs the same operators",
         "an R with the package, and a worker that runs R",
     ),
     System(
         "Knet (Julia)",
-        "Debian 12 has no Julia, and the PyPI package downloads it from another place",
+        "Debian 12 has no Julia, and the PyPI package downloads Julia from another site",
         "a Julia with Knet, and a worker written in Julia",
     ),
     System(
@@ -148,7 +148,7 @@ ROWS: Mapping[str, Implementation] = {
 }
 #: One folder per framework.
 FAMILIES = tuple(dict.fromkeys(row.family for row in TABLE))
-#: Name that users may call a framework -> prefix of names of its implementations.
+#: Name of a framework that users may type -> prefix of the names of its implementations.
 _SPELLINGS = {"pytorch": "torch", "tensorflow": "tf", "tensorflow1": "tf1"}
 
 
@@ -159,7 +159,7 @@ def find(name: str) -> Implementation:
 
 
 def unknown(name: str) -> UsageError:
-    """Return the error for an unknown name or pattern, with the nearest name."""
+    """Return an error that suggests the nearest name or pattern, such as ``torch-*``."""
     family, _, rest = name.lower().partition("-")
     pattern = "{}-{}".format(_SPELLINGS.get(family, family), rest or "*")
     if fnmatch.filter(ROWS, pattern):

@@ -1,7 +1,7 @@
-"""A row of the table of implementations: its name, its file, and what it does not support.
+"""A row of the table of implementations: name, file, and reasons for missing features.
 
-Users see the reasons unchanged. This file needs only Python 3.7 and its standard library, because
-workers import it.
+lstmprof prints these reasons unchanged. This file needs only Python 3.7 and its standard library,
+because workers import it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LATER = "not implemented yet"
 ANOMALY = "only PyTorch has an anomaly mode"
 
 OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
-#: Unusual feature -> why implementations lack the feature, unless ``knows`` contains it.
+#: Feature -> why an implementation lacks the feature, unless its ``knows`` lists the feature.
 UNUSUAL: Mapping[str, str] = {
     "gru": "it has LSTM cells only",
     "rnn": "it has LSTM cells only",
@@ -36,7 +36,7 @@ _ENGINES_LACK: Mapping[str, str] = {
 
 
 def _unsupported(name: str, no_gpu: str) -> Mapping[str, str]:
-    """Return feature -> why a library on a CPU usually does not support it."""
+    """Return feature -> why PyTensor or Theano does not support the feature."""
     return {
         **dict.fromkeys(("cuda", "cuda-graph"), no_gpu),
         "ctc": name + " has no CTC loss",
@@ -56,10 +56,11 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "tf32 on cpu": "only NVIDIA GPUs have TF32",
         "cuda-graph on cpu": "only NVIDIA GPUs have CUDA graphs",
         "cuda-graph of ctc": "torch's CTC loss copies lengths from the host and waits, which a "
-        "graph cannot do",
+        "CUDA graph cannot do",
         "cuda-graph of variable length": "every step copies lengths from the host, which a "
-        "graph cannot do",
-        "cuda-graph of anomaly": "the check for NaN reads gradients back, which a graph cannot do",
+        "CUDA graph cannot do",
+        "cuda-graph of anomaly": "the check for NaN reads gradients back to the host, which a "
+        "CUDA graph cannot do",
     },
     "tensorflow": {
         "cuda-graph": "TensorFlow does not capture CUDA graphs",
@@ -145,7 +146,8 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-#: Precision that cuDNN's LSTM lacks: AutocastRNN.cpp (ATen) casts to float16 for bfloat16, too.
+#: Precision that cuDNN's LSTM lacks in PyTorch, which casts to float16 instead of bfloat16
+#: (AutocastRNN.cpp of ATen).
 FLOAT16_CUDNN = {
     "amp-bf16 on cuda": "torch.autocast runs cuDNN's LSTM in float16; use --precision amp-fp16"
 }
@@ -154,7 +156,7 @@ NN_LSTM = {
     **FLOAT16_CUDNN,
 }
 
-#: Precisions that TensorFlow lacks, because TensorFlow rewrites graphs instead of autocasting.
+#: Settings for which TensorFlow cannot convert graphs to 16 bits → reason.
 GRAPH_REWRITE = {
     "amp-fp16 on cpu": "TensorFlow converts graphs to float16 on NVIDIA GPUs only",
     "amp-bf16 on cuda": "TensorFlow converts graphs to bfloat16 on CPUs only",
@@ -163,13 +165,14 @@ GRAPH_REWRITE = {
 }
 
 
-#: Forms: several operators per time step, one per time step, or one operator per layer.
+#: Forms of implementations: several operators per time step, one operator per time step, and
+#: one operator per layer.
 LOOP, CELL_OP, LAYER_OP = FORMS = ("loop", "cell op", "layer op")
 
 
 @dataclasses.dataclass(frozen=True)
 class Implementation:
-    """One implementation of the LSTM."""
+    """A row of the table: one implementation of the LSTM."""
 
     name: str
     file: str  # module path inside this folder, such as "torch.nn_lstm"
@@ -205,7 +208,7 @@ class Implementation:
         return self.form_on_gpu if self.form_on_gpu and device == "cuda" else self.form
 
     def lacks(self, version: Optional[str]) -> Optional[str]:
-        """Return why a version of the framework is too old."""
+        """Return why a version of the framework is too old, or None."""
         numbers = version_numbers(version or "")
         if not numbers or numbers >= version_numbers(self.since):
             return None
@@ -214,6 +217,6 @@ class Implementation:
         )
 
     def refusals(self) -> Dict[str, str]:
-        """Return feature -> why the implementation does not support it."""
+        """Return feature -> why the implementation does not support the feature."""
         unknown = {need: why for need, why in UNUSUAL.items() if need not in self.knows}
         return dict(unknown, **FRAMEWORKS[self.framework], **self.refuses)

@@ -22,7 +22,7 @@ from lstmprof.report.model import Group, Report
 from lstmprof.report.runs import RunReport, groups, missing, run_reports
 from lstmprof.report.timeline import timelines
 
-#: Tables of the breakdown to compute while the events of a run are in memory.
+#: Tables of the breakdown that the report needs, computed while a run is in memory.
 TABLES = ("ledger", "kernels", "launch_gaps", "casts", "layers")
 
 
@@ -33,7 +33,6 @@ def report_of(
     diagnoses: Sequence[Diagnosis] | None = None,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Report:
-    """Make the report on some runs."""
     measured = [breakdown for breakdown in breakdowns if breakdown.windows]
     if not measured:
         raise breakdowns[0].no_steps
@@ -80,7 +79,7 @@ def report_of(
     return replace(report, missing=tuple(missing(report, runs, empty)))
 
 
-#: Most runs that a title names; otherwise, it names the fastest and the slowest run.
+#: Largest number of runs that a title names; otherwise, only fastest and slowest run.
 _MOST_NAMED = 4
 
 
@@ -89,7 +88,7 @@ def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
     names = list(dict.fromkeys(run.facts.label for run in runs))
     if len(names) == len(runs) <= _MOST_NAMED:
         return _with_workload(listed(names), ": ", runs)
-    # for many runs, name the fastest and the slowest run of the largest group
+    # name the fastest and the slowest run of the largest group of comparable runs
     largest = [run for run in runs if run.facts.group == comparable[0].number]
     if len(largest) < 2:
         return _with_workload(f"{len(runs)} runs", ": ", runs)
@@ -101,6 +100,6 @@ def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
 
 
 def _with_workload(what: str, between: str, runs: Sequence[RunReport]) -> str:
-    """Add the workload to a title if all runs have the same."""
+    """Add the workload to a title if all runs have the same workload."""
     workloads = list(dict.fromkeys(run.facts.workload for run in runs if run.facts.workload))
     return f"{what}{between}{workloads[0]}" if len(workloads) == 1 else what

@@ -1,4 +1,4 @@
-"""Make the rows with counters, such as memory, in the timelines of steps."""
+"""Make the rows of counters, such as memory, in the timelines of steps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from lstmprof.events.counters import ALLOCATED, BYTES, RESERVED, SINCE_BEGIN, Se
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.report.model import Lane
 
-#: Most counters that are drawn per step; memory comes first.
+#: Largest number of counters drawn per step; memory comes first.
 MOST_LANES = 8
-#: Most values to draw per step; for more values, only the extremes of ``PARTS`` equal parts.
+#: Largest number of values drawn per step. Longer series are cut into ``PARTS`` equal parts, and
+#: only the extremes of each part are drawn.
 MOST_VALUES, PARTS = 4_000, 500
 _FIRST = (ALLOCATED, RESERVED, SINCE_BEGIN)
 _LABEL = 120
@@ -29,7 +30,7 @@ _Floats = NDArray[np.float64]
 def lanes(
     read: Callable[[], Iterable[pa.Table]], windows: Sequence[Window]
 ) -> list[tuple[Lane, ...]]:
-    """Return the counters to draw for each step; ``read`` is called twice."""
+    """Return the counters to draw in each step; calls ``read`` twice."""
     drawn: list[dict[Series, _Drawn]] = [defaultdict(_Drawn) for _ in windows]
     for series, time_ns, values in levels(read):
         for window, of_window in zip(windows, drawn, strict=True):
@@ -52,7 +53,7 @@ def lanes(
 
 @dataclass
 class _Drawn:
-    """The values of a counter in one step."""
+    """The values of one counter to draw in one step."""
 
     before: float | None = None  # last value before the step
     # times since the begin of the step
@@ -70,7 +71,7 @@ class _Drawn:
 
 
 def _extremes(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
-    """Mark the first, least, largest and last value in each part of the step."""
+    """Choose what to draw: each part's first, least, largest and last value."""
     part = at_ns * PARTS // max(length_ns, 1)
     order = np.lexsort((values, part))
     begins = np.append(True, part[1:] != part[:-1])

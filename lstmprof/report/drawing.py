@@ -19,26 +19,25 @@ Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 ACCENT = WHOLE.colour
 #: Colour of the edges of cells in heat maps.
 EDGE = "#868e9c"
-#: Colours from ``MOST_PERCENT`` below to above the median. Contrast 3:1, safe for red-green
-#: blindness.
+#: Colours of deviations, from −``MOST_PERCENT`` to +``MOST_PERCENT``. Contrast 3:1, safe for
+#: red-green blindness.
 OFF_COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 MOST_PERCENT = 20
 #: Colours of lateness, from on time to late.
 LATE_COLOURS = OFF_COLOURS[2:]
 #: Height of a row of bars in pixels.
 ROW = 26
-#: Number of characters at each end that remain of a long label.
+#: Number of characters that remain at each end of a long label.
 _END = 18
 
 
 def inline(rows: Rows, columns: Sequence[str] | None = None) -> alt.InlineData:
-    """Put rows into the chart's specification as its data."""
     with debug_mode(False):  # altair would validate each row
         return alt.InlineData(values=shown(rows, columns), name="rows")
 
 
 def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return rows with long texts shortened, and without control codes."""
+    """Shorten long texts in rows, and remove control codes."""
     return [
         {n: shown_name(row[n]) if isinstance(row[n], str) else row[n] for n in columns or row}
         for row in rows
@@ -46,7 +45,7 @@ def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, An
 
 
 def specification(chart: Drawn) -> Spec:
-    """Return a chart's Vega-Lite specification without theme; the page sets it."""
+    """Return a chart's Vega-Lite specification without a theme, which the page sets."""
     spec: Spec = chart.to_dict(validate=False)  # validation would check each row
     spec.pop("config", None)
     spec.pop("$schema", None)
@@ -87,7 +86,7 @@ def cells(
 
 
 def label_marks() -> alt.Axis:
-    """Return an axis of labels, which shortens long labels in the middle."""
+    """Return an axis that shortens long labels in the middle."""
     cut = f"slice(datum.label, 0, {_END}) + '…' + slice(datum.label, -{_END})"
     return alt.Axis(
         labelExpr=f"length(datum.label) > {2 * _END + 1} ? {cut} : datum.label",
@@ -97,7 +96,7 @@ def label_marks() -> alt.Axis:
 
 
 def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
-    """Return the colour for each of these parts of the breakdown, with a legend."""
+    """Return an encoding that colours parts of the breakdown, with a legend."""
     names = sorted(set(parts), key=order_of)
     scale = alt.Scale(domain=names, range=[(PARTS | HUES)[name].colour for name in names])
     return alt.Color(field, scale=scale, legend=legend_of(names))
@@ -122,7 +121,7 @@ def legend_of(names: Sequence[str]) -> alt.Legend:
 
 
 def off_colour(title: str) -> alt.Color:
-    """Return a scale of colours for deviations in percent, such as from the median."""
+    """Return an encoding that colours deviations in percent, such as from the median."""
     return alt.Color(
         "percent:Q",
         scale=alt.Scale(

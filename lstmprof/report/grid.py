@@ -23,7 +23,7 @@ def _version(info: RunInfo) -> str | None:
     return f"{name} {version}" if version else None
 
 
-#: Condition for rows and columns → how to read the condition from run.json.
+#: Name for the options --rows and --columns → function that reads the value of a run.
 FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
     "implementation": lambda info: info.implementation,
     "label": lambda info: info.label or None,
@@ -73,7 +73,8 @@ VALUES: Mapping[str, Value] = {
     "step ± interval": Value(
         lambda t, _: _with_error(*_step(t)),
         {**_STEP_MS, "± ms": lambda t, _: _ms(_step(t)[1])},
-        "ms per clean step (without profiler overhead and outliers) ± half of the 95 % interval",
+        "ms per clean step (without profiler overhead and outliers) ± half the width of the 95 % "
+        "interval",
     ),
     "step": Value(lambda t, _: milliseconds(_step(t)[0], 2), _STEP_MS, "ms per clean step"),
     "median": Value(
@@ -89,7 +90,7 @@ VALUES: Mapping[str, Value] = {
     "slowdown": Value(
         lambda _, slowdown: "" if slowdown is None else f"{slowdown:.2f}×",
         {"slowdown": lambda _, slowdown: slowdown},
-        "×: step time divided by the step time of the fastest comparable run",
+        "×: step time / step time of the fastest run under the same conditions",
     ),
     "samples/s": Value(
         lambda t, _: "" if t.samples_per_s is None else f"{count(t.samples_per_s)} /s",
@@ -107,7 +108,7 @@ DEFAULT_VALUE = "step ± interval, slowdown"
 
 @dataclass(frozen=True)
 class Cell:
-    """A run in the table."""
+    """A cell of the table, which shows one run."""
 
     text: str  # for people
     numbers: Mapping[str, float | None]  # for CSV
@@ -116,7 +117,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of runs."""
+    """The table, with its headings and caption."""
 
     corner: str  # heading of the first column
     rows: tuple[str, ...]
@@ -180,7 +181,7 @@ def _names(text: str, option: str) -> tuple[str, ...]:
 
 
 def values_of(text: str) -> list[Value]:
-    """Parse the names of numbers to show: ``step,slowdown``."""
+    """Parse the option --value, such as ``step,slowdown``."""
     names = [" ".join(p.replace("+-", "±").replace("±", " ± ").split()) for p in text.split(",")]
     for name in names:
         if name == "median ± interval":
@@ -198,7 +199,7 @@ def _key(breakdown: Breakdown, names: Sequence[str]) -> tuple[Any, ...]:
 def _separating(
     breakdowns: Sequence[Breakdown], rows: Sequence[str], columns: Sequence[str], *, sizes: bool
 ) -> tuple[str, ...]:
-    """Add conditions to the rows until each cell has one run, if possible."""
+    """Add conditions to the rows until no two runs share a cell, if possible."""
     fields = list(FIELDS)
     if sizes:
         fields = [name for name in fields if name not in ("workload", "run")] + ["workload"]
@@ -221,14 +222,14 @@ def _crowds(breakdowns: Sequence[Breakdown], names: Sequence[str]) -> list[list[
     return [cell for cell in cells.values() if len(cell) > 1]
 
 
-#: Stands for a value that a row's name omits.
+#: Marker for a value that the heading of a row omits.
 _SAME = object()
 
 
 def _differing(
     keys: Sequence[tuple[Any, ...]], first: int, *, fixed: bool
 ) -> list[tuple[Any, ...]]:
-    """Replace conditions after the ``first`` ones by ``_SAME`` if they tell no rows apart."""
+    """Put ``_SAME`` in place of added conditions that distinguish no rows."""
     values: dict[tuple[Any, ...], list[set[Any]]] = {}
     for key in keys:
         sets = values.setdefault(key[:first], [set() for _ in key[first:]])
@@ -238,7 +239,7 @@ def _differing(
     for key in keys:
         head, sets = key[:first], values[key[:first]]
         parts = [p if len(v) > 1 else _SAME for p, v in zip(key[first:], sets, strict=True)]
-        # omit an unknown condition, unless the user chose it
+        # omit an unknown condition, unless the user gave --rows
         unknown = head == (None,) and any(part not in (None, _SAME) for part in parts)
         shown.append(((_SAME,) if unknown and not fixed else head) + tuple(parts))
     return shown
@@ -279,7 +280,7 @@ def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
-    """Return the indices of each group's fastest run and of runs that may be as fast."""
+    """Return the indices of runs in bold: fastest in a group, or maybe as fast."""
     best: set[int] = set()
     for group in comparable(breakdowns):
         ends = {}
@@ -323,14 +324,20 @@ def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: b
     timings = [b.timings for b in breakdowns if b.timings is not None]
     texts = ["; ".join(value.meaning for value in values)]
     texts += (
-        ["bold: the fastest run, and runs whose 95 % intervals overlap the interval of that run"]
+        ["bold: the fastest run, and runs whose 95 % interval overlaps the fastest run's interval"]
         if bold
         else []
     )
     texts.append(_each(info.device_name or info.device for info in infos) or "device unknown")
     texts.append(_versions(infos) or "versions unknown")
-    texts.append(_span([t.rounds for t in timings], "round", "rounds"))
-    texts.append(_span([t.iterations for t in timings], "iteration", "iterations"))
+    texts.append(
+        _span([t.rounds for t in timings], "round (process) per run", "rounds (processes) per run")
+    )
+    texts.append(
+        _span(
+            [t.iterations for t in timings], "timed iteration per run", "timed iterations per run"
+        )
+    )
     days = sorted({info.started_at[:10] for info in infos if info.started_at})
     texts += [" to ".join(dict.fromkeys((days[0], days[-1])))] if days else []
     return "; ".join(texts) + "."
@@ -341,7 +348,7 @@ def _each(texts: Any) -> str:
 
 
 def _versions(infos: Sequence[RunInfo]) -> str:
-    """Return the versions as text: ``torch 2.13``, with implementations if they differ."""
+    """Return versions as text: ``torch 2.13``, or ``x: torch 2.13; y: torch 2.12``."""
     runs_of: dict[str, list[str]] = {}
     for info in infos:
         items = (info.versions or {}).items()

@@ -26,7 +26,7 @@ _POLICY = (
 
 
 def chart(series: Sequence[Series]) -> alt.VConcatChart:
-    """Draw a panel per series: runs as points with 95 % intervals, triangles at changes."""
+    """Draw one panel per series: points with 95 % intervals, triangles at changes."""
     return alt.vconcat(*map(_panel, series))
 
 

@@ -31,11 +31,12 @@ from lstmprof.report.palette import PARTS
 from lstmprof.report.runs import RunReport
 from lstmprof.report.timeline import part_codes
 
-#: Least share of a callee with its own box; smaller callees share a box ("5 smaller callees").
+#: Smallest share of the total time for which a callee gets its own box. All smaller callees share
+#: a box, such as "5 smaller callees".
 LEAST_SHARE = 0.01
-#: Most nested boxes of a picture, and most events of a run with a picture.
+#: Largest depth of nested boxes. Largest number of events for which a run gets a picture.
 MOST_DEPTH, MOST_EVENTS = 64, 3_000_000
-#: Most pictures of call stacks on a page, and most pairs of runs with pictures.
+#: Largest number of pictures on a page. Largest number of pairs of runs that get a picture.
 MOST_ICICLES, MOST_PAIRS = 40, 12
 #: Code for "no part of the breakdown" in the column ``part`` of boxes.
 _NO_PART = -1
@@ -43,14 +44,13 @@ _NAME = 160
 
 
 def icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> tuple[Icicle, ...]:
-    """Draw the call stacks of pairs, then of single runs."""
     drawn = [*_pair_icicles(runs, pairs[:MOST_PAIRS])]
     drawn += [picture for run in runs for picture in _run_icicle(run)]
     return tuple(drawn[:MOST_ICICLES])
 
 
 def _pair_icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> Iterator[Icicle]:
-    """Yield one picture per pair of runs, with the ops of one step of each."""
+    """Yield one picture per pair, with the stacks of ops in one step of each run."""
     run_of = {run.facts.run: run for run in runs if _events(run)[1] <= MOST_EVENTS}
     names = dict.fromkeys(p.name for pair in pairs for p in (pair.fast, pair.slow))
     steps = {

@@ -1,7 +1,8 @@
-"""The content of a report.
+"""The content of a report: facts about runs, rows of charts, timelines and call stacks.
 
-The rows of charts are dictionaries (column → value) with the columns ``run``, ``label`` and
-``group``. Times are in ns as measured; charts convert units. Unknown is None.
+A row of a chart maps columns to values. Times are in ns, and None means unknown::
+
+    {"run": "base", "label": "base", "group": 0, "step_ns": 5_200_000, …}
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.step_profile import StepProfile
 
-#: Least share of a step or run with which a part is drawn or listed one by one.
+#: Smallest share of a step or run for which a part is drawn or listed separately.
 LEAST_SHARE = 0.01
 
 #: Column → value.
@@ -24,8 +25,6 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The facts about one run that the page shows."""
-
     run: str
     label: str  # unique in its ``group``
     group: int
@@ -55,8 +54,6 @@ class Group:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two comparable runs."""
-
     fast: StepProfile
     slow: StepProfile
     rows: Rows  # time of each kind, such as matmul, in both runs
@@ -84,7 +81,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A timeline of one step, whose columns have one entry per event."""
+    """The events of one step, as columns for timeline.js."""
 
     run: str
     step: int | None
@@ -92,19 +89,20 @@ class Timeline:
     tracks: tuple[Track, ...]
     names: tuple[str, ...]
     parts: tuple[str, ...]
-    # track, start_ns (from the step's start), dur_ns, name, part, launch (indices; −1: none)
+    # times: start_ns (0 is the start of the step) and dur_ns
+    # indices (−1 is none): track, name, part, launch
     columns: Mapping[str, list[int]]
     left_out: int  # events that are not drawn
     rank: int | None = None
     which: str = ""  # why this step is shown
-    # details after a click: name → (distinct texts, index of each event's text)
+    # details shown after a click: name → (distinct texts, index of each event's text)
     facts: Mapping[str, tuple[tuple[str, ...], list[int]]] = field(default_factory=dict)
     lanes: tuple[Lane, ...] = ()  # counters
 
 
 @dataclass(frozen=True)
 class Icicle:
-    """A picture of the call stacks of a run or a pair of runs, made of boxes."""
+    """A picture of call stacks as nested boxes, of one run or a pair of runs."""
 
     run: str
     what: str
@@ -112,7 +110,8 @@ class Icicle:
     total_ns: int
     names: tuple[str, ...]
     parts: tuple[str, ...]
-    # one entry per box, callers first; above: caller's box; total_ns: longer one of a pair
+    # one entry per box, callers first. above: index of the caller's box; total_ns: of a pair, the
+    # longer time
     columns: Mapping[str, list[int]]
     fast: str = ""  # names of the runs of a pair
     slow: str = ""
@@ -131,7 +130,7 @@ class Report:
     pairs: Sequence[Pair] = ()
     timelines: Sequence[Timeline] = ()
     icicles: Sequence[Icicle] = ()
-    # rows of each chart; the function of the same name in ``rows`` describes them
+    # rows of charts: function ``rows.times`` makes ``times``, and so on
     times: Rows = ()
     ledger: Rows = ()
     launch_gaps: Rows = ()
@@ -161,18 +160,17 @@ class Report:
         return [facts for facts in self.runs if facts.group == group.number]
 
     def facts_in(self, rows: Rows) -> list[RunFacts]:
-        """Return the facts about the runs that appear in these rows."""
         names = {row["run"] for row in rows}
         return [facts for facts in self.runs if facts.run in names]
 
     def by_group(self, rows: Rows) -> Iterator[tuple[Group, list[Row]]]:
-        """Yield each group of runs with its own rows out of ``rows``."""
+        """Yield each group of runs that has rows, with the rows of the group."""
         for group in self.groups:
             if members := [row for row in rows if row["group"] == group.number]:
                 yield group, members
 
     def by_run(self, rows: Rows) -> Iterator[tuple[RunFacts, list[Row]]]:
-        """Yield each run with its own rows out of ``rows``."""
+        """Yield each run that has rows, with the rows of the run."""
         for facts in self.runs:
             if own := [row for row in rows if row["run"] == facts.run]:
                 yield facts, own

@@ -1,8 +1,8 @@
 """The colour, the name and the meaning of every part of the breakdown.
 
-The parts of a family are shades of one hue. Any two shades differ with and without red-green
-blindness; those of a family differ in lightness, too. Every shade has a contrast of 3:1 on a light
-and on a dark page (WCAG 2.2, 1.4.11).
+The parts of a family are shades of one hue. Any two shades differ, also for readers with
+red-green blindness. Shades of one family also differ in lightness. Every shade has a contrast of
+3:1 on a light and on a dark page (WCAG 2.2, 1.4.11).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Part:
 
     @property
     def shown(self) -> str:
-        """Return the name of the part for people."""
+        """Return the name that users see, such as ``matmul`` for gemm."""
         return PART_WORDS.get(self.name, self.name)
 
 
@@ -133,7 +133,8 @@ OTHERS = Family(
 )
 BY_HOST = Family(
     "host overhead",
-    "nothing is computed, and a faster host would help: the host runs Python, dispatch or launches",
+    "nothing is computed while the host runs Python, dispatches ops or launches kernels; a faster "
+    "host would help",
     (
         Part(
             "launch latency",
@@ -180,14 +181,14 @@ OTHERWISE = Family(
 )
 #: Families of parts in the order in which bars stack them: busy before idle.
 FAMILIES = (RECURRENT, PRODUCTS, ELEMENTS, MOVING, COLLECTIVES, OTHERS, BY_HOST, OTHERWISE)
-#: Part for a whole step, or for all small parts of a step together, in grey.
+#: Grey part that stands for a whole step, or for all small parts of a step together.
 WHOLE = Part("step", "#7a8494", "#6b7585", "the whole step")
 PARTS = {part.name: part for family in FAMILIES for part in family.parts} | {WHOLE.name: WHOLE}
 _FAMILY_OF = {part.name: family for family in FAMILIES for part in family.parts}
-#: Family → the family drawn as if it were one part, in the colour of its first part.
+#: Each family as a single part, in the colour of its first part.
 HUES = {f.name: Part(f.name, f.parts[0].colour, f.parts[0].dark, f.meaning) for f in FAMILIES}
 UNKNOWN = PARTS["other"]
-#: Kind of time → part of the breakdown whose colour charts use for it.
+#: Kind of time → part of the breakdown whose colour charts use for this kind.
 _OF_KIND = {
     causes.LAUNCH: "launch call",
     causes.RUNTIME: "runtime",
@@ -218,7 +219,7 @@ _ORDER = {name: place for names in (PARTS, HUES) for place, name in enumerate(na
 
 
 def part_of(state: str, part: str) -> Part:
-    """Return the part of the breakdown with its colour and meaning."""
+    """Return the colour and the meaning of a part of the breakdown."""
     if state == "input":
         return PARTS["input"]
     return PARTS.get(part.removeprefix(TAIL), UNKNOWN)
@@ -237,7 +238,7 @@ def families_of(names: Iterable[str]) -> list[Family]:
     """Return the families of these parts of the breakdown, with only these parts."""
     wanted = set(names)
     some = [
-        # include the family as one part, because some charts draw it under the family's name
+        # add a part for the whole family, because some charts draw a family as one part
         (family, tuple(p for p in (HUES[family.name], *family.parts) if p.name in wanted))
         for family in FAMILIES
     ]

@@ -29,15 +29,16 @@ from lstmprof.events.annotate.calls import is_copy
 from lstmprof.report.model import LEAST_SHARE, Group, Pair, Row
 from lstmprof.report.runs import RunReport
 
-#: Most rows per run in these tables of the page; JSON and CSV have all rows.
+#: Largest numbers of rows per run in tables of the page; JSON and CSV have all rows.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
-#: Most events of a run with a critical path, because computing the path takes seconds.
+#: Largest number of events for which a run's critical path is computed (this takes seconds).
 MOST_ON_PATH = 100_000
-#: Conditions that the rows of the chart of sizes show if the runs differ in them.
+#: Conditions that the chart of sizes shows if the runs differ in these conditions.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
-#: About this many cells in the chart of stability, and at least this many per run.
+#: Approximate number of cells in the chart of stability. Lowest limit of cells per run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
-#: Most pairs of runs of a group that are all shown; with more, only pairs with the baseline.
+#: Largest number of pairs in a group that are all shown. With more pairs, the page shows only
+#: pairs with the baseline.
 MOST_PAIRS = 800
 
 
@@ -85,13 +86,13 @@ def ledger(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def kernels(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the kernels of each run that take most time."""
+    """Return the kernels of each run that take the most time."""
     rows = (row for run in runs for row in _first_rows(run, run.breakdown.kernels, MOST_KERNELS))
     return [row for row in rows if row["share"] is None or row["share"] >= LEAST_SHARE]
 
 
 def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the durations of kernels, and of the gaps before them, for runs on a device."""
+    """Return durations of kernels and of gaps before kernels, for runs on a device."""
     rows: list[Row] = []
     for run in runs:
         if run.profile.device is not None:
@@ -113,14 +114,14 @@ def casts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def layers(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the recurrent layers."""
+    """Return the recurrent layers of each run."""
     return [
         row for run in runs for row in _first_rows(run, run.breakdown.table("layers"), MOST_LAYERS)
     ]
 
 
 def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
-    """Return the work and waits on the critical paths of a pair or of a run."""
+    """Return work and waits on the critical paths of the first pair or run."""
     names = {pairs[0].fast.name, pairs[0].slow.name} if pairs else {runs[0].facts.run}
     rows = [
         row
@@ -133,7 +134,7 @@ def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]
 
 
 def versions(runs: Sequence[RunReport]) -> list[Row]:
-    """Return the step time by version, if an implementation ran with several."""
+    """Return step times of implementations that ran with several versions."""
     run_of = {id(run.breakdown): run for run in runs}
     version_rows = [row for group in by_version([run.breakdown for run in runs]) for row in group]
     order = sorted(
@@ -158,7 +159,7 @@ def versions(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def sweep(runs: Sequence[RunReport]) -> list[Row]:
-    """Return the step times of runs with several sizes."""
+    """Return the step times of networks of different sizes."""
     infos = [run.breakdown.run.info for run in runs]
     differing = [name for name in _CONDITIONS if len({getattr(info, name) for info in infos}) > 1]
     rows, sizes = [], dict[tuple[str, str], set[tuple[Any, ...]]]()
@@ -173,7 +174,7 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
         }
         rows.append(run.row({**columns, **size}))
         sizes.setdefault(_ran(rows[-1]), set()).add(tuple(size.values()))
-    # prefer implementations that ran with several sizes of the network
+    # keep only implementations that ran with several sizes, if there are any
     several = [row for row in rows if len(sizes[_ran(row)]) > 1]
     return several or (rows if len(set().union(*sizes.values())) > 1 else [])
 
@@ -183,7 +184,7 @@ def _ran(row: Row) -> tuple[str, str]:
 
 
 def roofline(runs: Sequence[RunReport]) -> list[Row]:
-    """Return the least and the clean step time of each timed run with known peak rates."""
+    """Return least (at peak rates) and clean step times of runs, if both are known."""
     profiles = [run.profile for run in runs]
     timed = [run for run in runs if run.breakdown.timings is not None]
     limits = [(run, roofline_of(run.profile, profiles, None)) for run in timed]
@@ -227,7 +228,7 @@ def _round_words(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Return each group's pairs by difference, baseline first; large groups: no other pairs."""
+    """Return pairs by difference within each group, pairs with the baseline first."""
     ordered = []
     for group in groups:
         members = [run.profile for run in runs if run.facts.group == group.number]
@@ -249,7 +250,7 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
     return ordered
 
 
-#: Most devices or ranks that are drawn, and most columns in a heat map.
+#: Largest number of devices or ranks drawn. Largest number of columns in a heat map.
 MOST_LANES, MOST_COLUMNS = 64, 160
 
 
@@ -297,7 +298,7 @@ def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def arrivals(runs: Iterable[RunReport]) -> list[Row]:
-    """Return how late each rank arrives at collectives that all ranks ran."""
+    """Return how late each rank arrives at the collectives that all ranks ran."""
     rows = []
     for run in several(runs):
         lanes = _drawn(run)

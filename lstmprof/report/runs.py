@@ -24,7 +24,7 @@ _NOT_SHOWN = ("nvtx", "numpy", "lstmprof")
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run with its breakdown, and the step that is diagnosed (``profile``)."""
+    """One run with its breakdown, and the diagnosed step in ``profile``."""
 
     facts: RunFacts
     breakdown: Breakdown
@@ -58,7 +58,7 @@ def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tupl
 def _conditions(group: Sequence[StepProfile], across: Collection[str]) -> str:
     """Return the conditions that a group of runs has in common, as text."""
     own = {profile.info.source == OWN_CODE for profile in group}
-    # name the origin of the runs, because their workload has no name
+    # describe runs without a workload name by the origin of the runs
     sources = (("your code", True in own), ("imported profiles", False in own))
     unnamed = " and ".join(source for source, is_there in sources if is_there)
     words = {"workload": group[0].name if len(group) == 1 else unnamed}
@@ -106,14 +106,14 @@ def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -
 
 
 def _day(info: RunInfo) -> str | None:
-    """Return when a profile was recorded (ISO 8601)."""
+    """Return the time when a profile was recorded (ISO 8601)."""
     if info.base_ns is None or info.base_ns <= 0:
         return None
     return datetime.datetime.fromtimestamp(info.base_ns / 1e9, datetime.UTC).isoformat()
 
 
 def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence about each thing that runs or this report lack."""
+    """Yield a sentence about each thing that was not measured, or is left out."""
     if empty:
         yield f"Runs in which no event has a duration are left out: {', '.join(empty)}."
     untimed = [run.facts.run for run in runs if run.breakdown.timings is None]
@@ -126,7 +126,10 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
             "host's threads; launch gaps, streams and the GPU's idle time are unknown."
         )
     if not report.roofline:
-        yield "The roofline is missing: no run has both a known workload and measured peak rates."
+        yield (
+            "The roofline is missing. It needs a run that records its workload and the device's "
+            "peak rates; lstmprof capture records both."
+        )
     if not any(run.breakdown.table("casts").num_rows for run in runs):
         yield "No cast was recorded."
     for run in runs:
@@ -143,7 +146,10 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
     if undrawn:
         yield f"To keep the page small, the timelines of {undrawn} runs are left out."
     if len(report.pairs) < sum(math.comb(len(group.runs), 2) for group in report.groups):
-        yield "In very large groups, runs are compared only with the baseline, not with each other."
+        yield (
+            "To keep the page small, each run of a large group is compared only with the baseline "
+            "run, not with the other runs."
+        )
     cut = dict.fromkeys(timeline.run for timeline in report.timelines if timeline.left_out)
     if cut:
         yield f"To keep the page small, timelines omit the shortest events of {', '.join(cut)}."

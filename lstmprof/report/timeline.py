@@ -1,4 +1,7 @@
-"""Make the timelines of steps: the breakdown of each device, streams, host threads."""
+"""Make the timelines of the HTML report, one per chosen step.
+
+A timeline has rows for each device's breakdown, each device's streams, and each host thread.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of
 from lstmprof.report.runs import RunReport
 
-#: Most events to draw, per step and in all, because more would make the page too large (MB).
+#: Largest number of events per timeline and per page; more would make the page too large (MB).
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
-#: Most host threads, and most levels of nested calls, that are drawn.
+#: Largest number of host threads per timeline, and of nested call levels per thread.
 MOST_THREADS, MOST_DEPTH = 12, 64
 #: Most ranks of a run that have a timeline.
 MOST_RANKS = 8
@@ -39,7 +42,7 @@ FACTS = (
 #: Column ``launch_config``, and the name of this column on the page.
 _LAUNCH, _LAUNCHED = "launch_config", "launched_with"
 _NAME, _FACT = 160, 400
-#: Highest thread id that is shown; larger ids are hashes, which the page replaces by numbers.
+#: Limit of the thread ids on the page. Larger ids are hashes: the page numbers these threads.
 _MOST_TID = 2**32
 #: Pattern of the number at the end of TensorFlow's thread names.
 _NUMBERED = re.compile(r"/-?\d+$")
@@ -48,9 +51,9 @@ _COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
 
 
 def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
-    """Draw steps of all runs, as far as they fit on the page."""
+    """Draw the chosen steps of all runs, with at most ``ALL_EVENTS`` events in total."""
     drawing = _Page()
-    # choose steps per run: the median, the longest and shortest, then steps of other ranks
+    # choose each run's steps: median, longest and shortest, then median steps of other ranks
     wanted = [_wanted(report) for report in reports]
     drawing.awaited = sum(steps[0].least for steps in wanted)
     for report, steps in zip(reports, wanted, strict=True):
@@ -70,7 +73,7 @@ class _Page:
         self.size = 0
 
     def add(self, report: RunReport, steps: Sequence[_Wanted]) -> None:
-        """Draw the steps of a run for which there is room."""
+        """Draw the steps of a run that fit within the limit ``ALL_EVENTS``."""
         self.awaited -= steps[0].least
         loaded, run = None, report.facts.run
         tables: dict[int | None, EventTable] = {}
@@ -93,7 +96,7 @@ class _Page:
             self.growth = max(self.growth, size / max(step.least, 1))
 
     def fitting(self) -> Iterator[Timeline]:
-        """Yield the timelines that fit; the first of each run has priority."""
+        """Yield timelines that fit; begin the choice with the first timeline of each run."""
         room, chosen = ALL_EVENTS, set()
         for position in sorted(
             range(len(self.drawn)), key=lambda position: self.drawn[position][0] > 0
@@ -106,7 +109,6 @@ class _Page:
 
 
 def _size(drawn: Timeline) -> int:
-    """Return the number of events and of counter values in a timeline."""
     return len(drawn.columns["track"]) + sum(len(lane.values) for lane in drawn.lanes)
 
 
@@ -133,7 +135,7 @@ def _wanted(report: RunReport) -> list[_Wanted]:
 
 
 def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
-    """Yield the steps to draw, each with the reason, such as ``longest other step``."""
+    """Yield the steps to draw with a reason, such as ``longest other step``."""
     windows = report.breakdown.windows
     own = [w for w in windows if w.rank == report.profile.rank]
     median = median_step(own)
@@ -150,7 +152,7 @@ def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
 
 
 def spread(steps: Sequence[Window], most: int) -> list[Window]:
-    """Choose the shortest step, the longest, and some between them."""
+    """Choose up to ``most`` steps, spread evenly from the shortest to the longest."""
     if len(steps) <= most:
         return list(steps)
     by_length = sorted(range(len(steps)), key=lambda n: steps[n].length_ns)
@@ -166,7 +168,7 @@ def timeline(
     thread_names: Mapping[str, str] = MappingProxyType({}),
     which: str = "",
 ) -> Timeline:
-    """Draw a step with its ``most`` longest events."""
+    """Draw the ``most`` longest events of a step."""
     drawn = _Drawing(events, window, thread_names)
     drawn.add_ledgers()
     drawn.add_streams()
@@ -202,7 +204,7 @@ def timeline(
 
 
 def _positions(rows: Ints, linked: Ints) -> Ints:
-    """Return the position in ``rows`` of each event's launch, or −1."""
+    """Return the index of each drawn event's launch among the drawn events, or −1."""
     position_of = np.full(len(linked) + 1, _NEITHER)
     real = np.flatnonzero(rows >= 0)
     position_of[rows[real]] = real
@@ -211,7 +213,7 @@ def _positions(rows: Ints, linked: Ints) -> Ints:
 
 
 def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...], list[int]] | None:
-    """Return a column's distinct texts, and each event's index, or −1."""
+    """Return a column's distinct texts, and the index of each event's text, or −1."""
     texts_of_rows = events.column(column).take(pa.array(np.maximum(rows, 0)))
     is_known = (rows >= 0) & np.asarray(pc.is_valid(texts_of_rows))
     if not is_known.any():
@@ -262,7 +264,7 @@ class _Drawing:
         self._add(track, self.start[rows], self.end[rows], self.code[rows], self.part[rows], rows)
 
     def add_ledgers(self) -> None:
-        """Add one track per device, or one for the CPU, with the parts of the breakdown."""
+        """Add a breakdown track for each device, or for the CPU if there is no device."""
         places = {name: position for position, name in enumerate(PARTS)}
         lanes = attributed(self.events, [self.window], self.window.rank)
         for device, intervals in lanes.items():
@@ -278,7 +280,6 @@ class _Drawing:
             self._add(track, drawn.start_ns, drawn.end_ns, first + label, colours[label])
 
     def add_streams(self) -> None:
-        """Add one track per stream of each device."""
         activities = self.rows[self.events.is_kind(*ACTIVITY_KINDS)[self.rows]]
         device, stream = (self.events.ints(c, UNKNOWN)[activities] for c in ("device", "stream"))
         for pair in np.unique(np.stack([device, stream]), axis=1).T.tolist():
@@ -288,7 +289,7 @@ class _Drawing:
             self._add_rows(rows, np.full(len(rows), len(self.tracks) - 1))
 
     def add_threads(self) -> None:
-        """Add one track per host thread and depth of nested calls, first for the step's thread."""
+        """Add a track per host thread and call depth; the step's own thread comes first."""
         thread = thread_ids(self.events)
         on_host = self.rows[thread[self.rows] >= 0]
         numbers, counts = np.unique(thread[on_host], return_counts=True)
@@ -317,7 +318,7 @@ class _Drawing:
 
 
 def _joined(intervals: Intervals) -> Intervals:
-    """Sort intervals by time, and join neighbours that are idle for the same cause."""
+    """Sort intervals by time, and join adjacent idle intervals of one cause."""
     s = intervals.by_time()
     idle = np.array([state == "idle" for state, _ in s.labels])[s.label]
     first = np.flatnonzero(np.append(True, (np.diff(s.label) != 0) | ~idle[1:])[: len(s.label)])
@@ -337,7 +338,7 @@ def depths(events: EventTable) -> Ints:
 
 
 def part_codes(events: EventTable) -> Ints:
-    """Return each event's part as an index in ``PARTS``; −1 for a step or range."""
+    """Return the index in ``PARTS`` of each event's part; −1 for a step or range."""
     places = {name: position for position, name in enumerate(PARTS)}
     other = places["other"]
     category = events.mapped("category", lambda name: places.get(name, other), other)

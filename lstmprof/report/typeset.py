@@ -11,7 +11,7 @@ from lstmprof.base.errors import one_line
 from lstmprof.base.numbers import escaped
 from lstmprof.report.grid import Grid
 
-#: Special character → how to write the character in LaTeX.
+#: Special character → LaTeX code of the character.
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -41,7 +41,7 @@ def _tex(text: str) -> str:
 
 
 def _cells(grid: Grid, row: int, write: Callable[[str], str], bold: str) -> list[str]:
-    """Return the texts of a row's cells, the best ones in bold."""
+    """Return the texts of a row's cells, with the best values in bold."""
     cells = [grid.cells.get((row, column)) for column in range(len(grid.columns))]
     return [
         "" if cell is None else (bold if cell.best else "%s") % write(cell.text) for cell in cells
@@ -49,7 +49,6 @@ def _cells(grid: Grid, row: int, write: Callable[[str], str], bold: str) -> list
 
 
 def markdown(grid: Grid) -> str:
-    """Return a Markdown table with its caption below."""
     lines = ["| " + " | ".join(map(escaped, [grid.corner, *grid.columns])) + " |"]
     lines.append("|---|" + "---:|" * len(grid.columns))
     for row, name in enumerate(grid.rows):
@@ -59,7 +58,7 @@ def markdown(grid: Grid) -> str:
 
 
 def page(grid: Grid) -> str:
-    """Return an HTML table, without the HTML of a whole page."""
+    """Return an HTML ``<table>`` element, not a whole page."""
     heads = "".join(f'<th scope="col">{_html(name)}</th>' for name in [grid.corner, *grid.columns])
     lines = ["<table>", f"<caption>{_html(grid.caption)}</caption>"]
     lines.append(f"<thead><tr>{heads}</tr></thead>")
@@ -75,7 +74,7 @@ def _html(text: str) -> str:
 
 
 def rows(grid: Grid) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the columns and rows of a CSV file, with one column per number."""
+    """Return columns and rows for CSV; each number of a cell gets its own column."""
     heads = {
         (column, heading): f"{name} {heading}" if len(grid.columns) > 1 else heading
         for column, name in enumerate(grid.columns)

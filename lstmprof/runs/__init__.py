@@ -1,11 +1,9 @@
-"""Runs on disk: how they are made, stored and opened.
+"""Make, store and open runs: folders with run.json and Parquet tables.
 
 ::
 
-    words ─ sources ─▶ tasks ─ ingest (or cached) ─▶ profile ─ annotate ─▶ run.json, Parquet ─▶ Run
-                         └─ jobs: in processes, or on a cluster
-
-``metadata`` describes run.json. ``run`` reads and writes the tables of a run. ``directory`` makes
-folders in which a run appears completely or not at all; ``remote`` does the same at URLs. ``cache``
-finds the runs at paths and URLs, and reads raw profiles that are not runs yet.
+    ingest, jobs         make a run, or many runs, from raw profiles
+    run, metadata        read and write the tables and run.json
+    directory, remote    put complete runs into a folder, or at a URL
+    cache                opens runs and raw profiles
 """

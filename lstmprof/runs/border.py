@@ -1,13 +1,11 @@
-"""Turn any exception from one input into a one-line error, so that other inputs are processed.
+"""Convert any exception that an input causes to a one-line error, so that a command can go on.
 
 ::
 
-    LstmprofError            passes             the input, or an option, is at fault
-    MemoryError, OSError     one line           the machine is at fault
-    any other exception      a ``DefectError``  lstmprof is at fault: the traceback goes to a log
-
-Inputs are untrusted files. Code that reads, annotates, breaks down or diagnoses one of several
-inputs runs inside ``border``; its caller collects the errors and continues.
+    exception                becomes             because
+    LstmprofError            remains             the input, or an option, is at fault
+    MemoryError, OSError     a ``ProfileError``  the machine is at fault
+    any other exception      a ``DefectError``   lstmprof is at fault: the traceback goes to a log
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from lstmprof.base.package import __version__
 from lstmprof.runs.directory import cache_folder
 
 _MOST_WORDS, _MOST_TRACE = 120, 100_000
-#: Largest log in bytes to which lstmprof adds text.
+#: Size of a log in bytes at which lstmprof stops adding text.
 _MOST_BYTES = 2**24
 
 if TYPE_CHECKING:
@@ -51,13 +49,13 @@ _Made = TypeVar("_Made")
 
 
 def path_of(run: Run) -> Path:
-    """Return the folder of a run, by which errors name the run."""
+    """Return the folder of a run, for error messages."""
     return run.path
 
 
 @contextmanager
 def border(place: object) -> Iterator[None]:
-    """Convert exceptions to ``LstmprofError``; ``place`` is the path or URL of the input."""
+    """Convert the block's exceptions to ``LstmprofError``; ``place``: path or URL."""
     try:
         yield
     except RunError as error:
@@ -91,7 +89,7 @@ def from_good(
     leave_out: LeaveOut,
     together: object = "the runs together",
 ) -> _Made:
-    """Return ``make(items)``, without items for which ``make([item])`` fails."""
+    """Call ``make`` with all items; if this fails, leave out items that fail alone."""
     try:
         with border(path_of(items[0]) if len(items) == 1 else together):
             return make(items)
@@ -110,7 +108,7 @@ def _faults(
     items: Sequence[_Item],
     path_of: Callable[[_Item], object],
 ) -> dict[int, LstmprofError]:
-    """Return {position: error} of the items for which ``make([item])`` fails."""
+    """Call ``make`` with each item alone; return {index of the item: error}."""
     faults = {}
     for number, item in enumerate(items):
         try:
@@ -122,7 +120,7 @@ def _faults(
 
 
 def _logged(place: object, error: Exception) -> Path | None:
-    """Append a traceback to the log of bugs; return its path."""
+    """Append a traceback to a log of bugs in lstmprof; return the log's path."""
     text = _entry(place, error).encode(errors="backslashreplace")
     for log in (_log_in_cache, _temporary_log):
         with suppress(OSError):
@@ -142,7 +140,7 @@ def _log_in_cache() -> Path:
 
 @lru_cache(maxsize=1)
 def _temporary_log() -> Path:
-    """Make an empty log file in TMPDIR, with a name that nobody can guess."""
+    """Make an empty log file in TMPDIR, with a random name that nobody can guess."""
     handle, path = tempfile.mkstemp(prefix="lstmprof-defects-", suffix=".log")
     os.close(handle)
     return Path(path)

@@ -1,8 +1,7 @@
 """Open the runs that a user's arguments ("words") name: runs, raw profiles or baselines.
 
-Raw profiles are first made into runs, unless the cache already has these runs.
-
-A baseline is a folder with copies of runs in the user's project, so that CI can store it::
+Raw profiles become runs in the cache folder. A baseline is a folder in the user's project, with
+copies of runs for CI::
 
     .lstmprof/baselines/<name>/<run>/
 """
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
 
-#: Function (path, name of the run) that is called before a profile is read.
+#: Callback before a profile is read; its arguments: the profile's path and the run's name.
 Reading = Callable[[Path, str], None]
 
 
@@ -59,7 +58,7 @@ def opened(
     leave_out: LeaveOut,
     reading: Reading = lambda path, name: None,
 ) -> list[list[Run]]:
-    """Open runs like ``open_runs``, as one list per path or URL."""
+    """Open runs like ``open_runs``; return one list per path or URL."""
     words, cache = list(words), cache or cache_folder()
     opened_of = [_opened(word, cache, reading) for word in words]
     faults = [fault for opened_word in opened_of for fault in opened_word.faults]
@@ -76,14 +75,14 @@ def opened(
 
 @dataclass
 class _Opened:
-    """The runs at one path or URL, and the errors."""
+    """The runs that were opened at one path or URL, and the errors."""
 
     runs: list[Run] = field(default_factory=list)
     faults: list[LstmprofError] = field(default_factory=list)
 
     @contextmanager
     def trying(self, place: object) -> Iterator[None]:
-        """Add an error of the block to ``faults``."""
+        """Catch an error of the block, and add the error to ``faults``."""
         try:
             with border(place):
                 yield
@@ -105,11 +104,11 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
 
 
 def _runs_at(word: Path | str) -> Sequence[Path | str]:
-    """Return the run at a path or URL, or the runs directly inside it."""
+    """Return the places of runs: ``word`` itself, or runs directly inside ``word``."""
     if is_url(word):
         return remote.run_urls_at(str(word))
     path = Path(word)
-    # return no runs for a path that is no folder; reading the path later reports faults
+    # return no runs for a file or a missing path; ``_ingest`` reads the path next
     if not str(word) or not path.is_dir():
         return []
     return [path] if is_run(path) else run_folders_in(path)
@@ -178,7 +177,7 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
 
 
 def _cached_runs(folder: Path) -> list[Run]:
-    """Return the runs in ``folder``, if all are whole."""
+    """Return the runs in ``folder``, or no run if any run is damaged."""
     try:
         return runs_in(folder) if folder.is_dir() else []
     except RunError:
@@ -187,7 +186,7 @@ def _cached_runs(folder: Path) -> list[Run]:
 
 @lru_cache(maxsize=1)
 def _annotation(folder: Path) -> str:
-    """Return a hash of the code that derives columns; a new hash renews cached runs."""
+    """Return a hash of the annotation code; if the code changes, runs are made again."""
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())

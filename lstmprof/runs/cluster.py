@@ -26,15 +26,13 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 _Made = TypeVar("_Made")
 
-#: Seconds to wait for the scheduler's answer, and seconds to wait for the first worker.
+#: Longest waits in seconds: for the scheduler's answer, and for the first worker.
 _ANSWER_S = 5
 _WORKERS_S = 30
 
 
 @dataclass
 class Cluster:
-    """A dask cluster that can run tasks."""
-
     address: str
     client: Client
     _contact_s: float
@@ -55,14 +53,14 @@ class Cluster:
                 executor.shutdown(wait=False)
 
     def check(self) -> None:
-        """Raise LstmprofError if the cluster can no longer return results."""
+        """Raise LstmprofError if the scheduler, or all its workers, are gone."""
         if _workers(self.client, self.address):
             self._contact_s = time.monotonic()
         elif time.monotonic() - self._contact_s > _WORKERS_S:
             raise LstmprofError(
                 f"{self.address}: the scheduler has had no workers for {_WORKERS_S} s",
-                f"start some (dask worker {self.address}) and run the command again; it skips"
-                " finished profiles",
+                f"start workers (dask worker {self.address}) and run the command again: the command"
+                " skips finished profiles",
             )
 
 
@@ -79,7 +77,7 @@ class _Releasing(Executor):
         return outcome
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for unfinished tasks, or cancel them."""
+        # dask cancels unfinished tasks if ``wait`` is False
         self._executor.shutdown(wait=wait and not cancel_futures)
 
 
@@ -103,7 +101,7 @@ def killed_worker() -> type[Exception]:
 
 @contextmanager
 def cluster(address: str, progress: Progress) -> Iterator[Cluster]:
-    """Yield the cluster of a scheduler; refuse workers with another lstmprof."""
+    """Connect to a dask scheduler; refuse workers with another version of lstmprof."""
     with _client(address, progress) as client:
         if not _workers(client, address):
             progress(f"{address}: waiting up to {_WORKERS_S} s for workers")
@@ -165,10 +163,10 @@ def _unlogged(logger: str) -> Iterator[None]:
 
 
 def _workers(client: Client, address: str) -> dict[str, Any]:
-    """Return {address of the worker: its number of threads}."""
+    """Return {address of a worker: number of threads}."""
     try:
         threads: dict[str, Any] = client.nthreads()
-    # catch all faults: OSError, TimeoutError, RuntimeError or ValueError
+    # dask raises OSError, TimeoutError, RuntimeError or ValueError
     except Exception as fault:
         raise scheduler_gone(address) from fault
     return threads
@@ -182,7 +180,6 @@ def scheduler_gone(address: str) -> LstmprofError:
 
 
 def other_version(worker: str, version: object, own: str) -> LstmprofError:
-    """Return the error for a worker with another version of lstmprof."""
     has = f"lstmprof {version}" if isinstance(version, str) else f"no lstmprof ({version})"
     return LstmprofError(
         f"worker {worker} has {has}, but this machine has {own}",

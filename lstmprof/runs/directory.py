@@ -1,9 +1,9 @@
-"""Folders of runs. A run is written to a temporary folder and renamed when it is complete.
+"""Write a run to a temporary folder, and rename the folder when the run is complete.
 
 ::
 
-    <out>/<run>/                      complete
-    <out>/.partial-<process>-xxxx/    being written; removed by ``sweep`` if the process was killed
+    <out>/<run>/                      a complete run
+    <out>/.partial-<process>-xxxx/    a run that a process writes, or was writing when it was killed
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from lstmprof.base.errors import CacheWarning, RunError, UsageError, next_step_o
 from lstmprof.base.scratch import left_by_ended_processes, made_temporary_folder, own_prefix, remove
 
 PARTIAL = ".partial-"
-#: Most bytes of a file's name in Linux's file systems (NAME_MAX).
+#: Longest file name, in bytes, on Linux file systems (NAME_MAX).
 MOST_NAME_BYTES = 255
-#: Fewest free bytes of a disk on which lstmprof uses the cache.
+#: Smallest free space in bytes with which lstmprof uses the cache folder.
 _LEAST_BYTES = 2**16
 #: Flags for renameat2 (RENAME_EXCHANGE, AT_FDCWD) from linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
@@ -37,13 +37,13 @@ def cache_folder() -> Path:
     chosen = os.environ.get("LSTMPROF_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or str(_home() / ".cache")
     cache = Path(chosen) if chosen else Path(base) / "lstmprof"
-    # check who may write: others could replace the scripts and interpreters in the cache
+    # other users must not be able to replace the scripts and interpreters in the cache
     fault = _untrusted(cache)
     return cache if fault is None else instead_of(cache, fault)
 
 
 def _untrusted(folder: Path) -> str | None:
-    """Say why other users can write to ``folder``, if they can."""
+    """Return the reason if other users can write to ``folder``."""
     try:
         facts = folder.stat()
     except (OSError, ValueError):
@@ -54,7 +54,7 @@ def _untrusted(folder: Path) -> str | None:
 
 
 def _home() -> Path:
-    """Return the home folder, or a missing path for users without one."""
+    """Return the home folder; without a home folder, a path that does not exist."""
     try:
         return Path.home()
     except RuntimeError:
@@ -62,13 +62,12 @@ def _home() -> Path:
 
 
 def usable_cache(cache: Path) -> Path:
-    """Return the cache folder, or a temporary folder if the cache is not writable."""
     fault = unwritable(cache)
     return cache if fault is None else instead_of(cache, fault)
 
 
 def unwritable(folder: Path) -> str | None:
-    """Make ``folder``; return why it is not writable, or None if it is."""
+    """Make ``folder``; return why lstmprof cannot write files there, or None."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
@@ -80,12 +79,12 @@ def unwritable(folder: Path) -> str | None:
 
 @lru_cache(maxsize=None)
 def instead_of(cache: Path, fault: str) -> Path:
-    """Warn that the cache is not used; return a temporary folder."""
+    """Warn that the cache folder is unusable; return a temporary folder instead."""
     folder = made_temporary_folder()
     atexit.register(remove, folder)
     warnings.warn(
-        f"{cache}: is not used ({fault}), so results are not cached; set LSTMPROF_CACHE to a"
-        " writable folder of your own",
+        f"{cache}: lstmprof does not use this cache folder ({fault}), so results are not cached; "
+        "set LSTMPROF_CACHE to a writable folder of your own",
         CacheWarning,
         stacklevel=2,
     )
@@ -109,7 +108,6 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
 
 
 def _check_place(place: Path, *, force: bool) -> None:
-    """Check that a run may be written to ``place``."""
     if not place.exists():
         return
     if not force:
@@ -136,7 +134,7 @@ def _write_error(out: Path, text: str, fault: OSError) -> RunError:
 
 @contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder in ``out`` that is no run."""
+    """Yield a temporary folder in ``out``, and remove the folder after the block."""
     try:
         str(out).encode()
     except UnicodeEncodeError as fault:  # Parquet's library cannot write there
@@ -176,7 +174,6 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
 
 
 def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
-    """Rename a folder to ``place``; with ``force``, replace an older run."""
     _check_place(place, force=force)  # another process may have been faster
     put(content, place, replaced, force=force)
 
@@ -197,7 +194,7 @@ def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> No
 
 
 def _moved(content: Path, place: Path) -> bool:
-    """Rename ``content`` to ``place`` if nothing is there; return whether it was renamed."""
+    """Rename folder ``content`` to ``place``, or return False if ``place`` exists."""
     try:
         if not place.exists():
             content.rename(place)
@@ -209,7 +206,7 @@ def _moved(content: Path, place: Path) -> bool:
 
 
 def _exchanged(first: Path, second: Path) -> bool:
-    """Exchange the names of two folders atomically, if the system can."""
+    """Exchange two folders' names atomically; return False if the system cannot."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     names = [os.fsencode(path.absolute()) for path in (first, second)]
     if rename is None:
@@ -219,9 +216,8 @@ def _exchanged(first: Path, second: Path) -> bool:
 
 
 def _replace_by_renames(content: Path, place: Path, replaced: Path) -> None:
-    """Replace a folder by two renames."""
     replaced.mkdir()
-    # from here on, ``sweep`` restores the old folder if the process is killed
+    # if the process is killed after this rename, ``sweep`` restores the old folder
     place.rename(replaced / place.name)
     try:
         content.rename(place)
@@ -232,7 +228,7 @@ def _replace_by_renames(content: Path, place: Path, replaced: Path) -> None:
 
 
 def sweep(out: Path) -> None:
-    """Remove folders of killed processes, and restore half replaced runs."""
+    """Clean up after killed processes: restore old runs, remove temporary folders."""
     for partial in left_by_ended_processes(out, PARTIAL):
         for old in (partial / "replaced").glob("*"):
             with suppress(OSError):  # another process has already restored it

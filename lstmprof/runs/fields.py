@@ -1,8 +1,8 @@
-"""run.json as typed records, and the columns of timings.parquet and samples.parquet.
+"""The fields of run.json, and the columns of timings.parquet and samples.parquet.
 
-Each field states its meaning and when it is null; the ending of its name states the unit.
-docs/tables.md and the SQL table ``runs`` are made from this. A field with several values is JSON
-text in SQL.
+A field states its meaning and when its value is null. The end of its name is the unit, such as ns
+in ``event_ns``. docs/tables.md and the SQL table ``runs`` show these fields. If a field has several
+values, SQL shows JSON text.
 """
 
 from typing import Annotated, Any, TypeAlias
@@ -17,9 +17,9 @@ from lstmprof.events.schema import Column
 
 MADE_ELSEWHERE = "the run does not record it"
 UNREAD = "the run does not record it"
-NO_GPU = "no GPU, or NVML does not report it"
+NO_GPU = "no GPU, or NVML does not report this value"
 NOT_MEASURED = "it was not measured"
-OLDER = "the machine does not report it"
+OLDER = "the operating system does not report this value"
 FOREIGN = "another program wrote the run"
 NEVER = ""
 
@@ -36,7 +36,7 @@ Variables: TypeAlias = dict[str, str] | None
 
 
 def fact(meaning: str, null_when: str = MADE_ELSEWHERE, column: str = "") -> msgspec.Meta:
-    """Describe a field of run.json (``column``: its name in SQL, if that differs)."""
+    """Describe a field of run.json; ``column`` is the SQL name if the names differ."""
     return msgspec.Meta(description=meaning, extra={"null_when": null_when, "column": column})
 
 
@@ -92,7 +92,7 @@ class WorkloadInfo(Record, frozen=True):
 
     @property
     def sizes(self) -> str:
-        """Describe the network, its inputs and the loss for users."""
+        """Describe the network for users, such as ``1 layer of 320 units, batch 64``."""
         layer = " bidirectional layer" if self.bidirectional else " layer"
         plural = "" if self.layers == 1 else "s"
         parts = (
@@ -144,7 +144,7 @@ class ScriptLine(Record, frozen=True):
 
 
 class ScriptTree(Record, frozen=True):
-    """A function of the user's code whose calls each call it several times, as for a tree."""
+    """A recursive function of the user's code: each call makes several recursive calls."""
 
     file: Text = None
     line: Int = None
@@ -270,7 +270,9 @@ class Counters(Record, frozen=True):
     instructions: Annotated[
         Int, fact("number of instructions of all threads in the timed iterations", _UNCOUNTED)
     ] = None
-    cycles: Annotated[Int, fact("number of CPU cycles for these instructions", _UNCOUNTED)] = None
+    cycles: Annotated[
+        Int, fact("number of CPU cycles of all threads in the timed iterations", _UNCOUNTED)
+    ] = None
     cache_misses: Annotated[Int, fact("number of misses in the last-level cache", _UNCOUNTED)] = (
         None
     )
@@ -315,8 +317,8 @@ class RunInfo(Record, frozen=True):
     agrees_with_reference: Annotated[
         Flag,
         fact(
-            "whether the network of implementation_file agrees with the float64 reference; "
-            "false if the file has no load()",
+            "whether the results of your network agree with lstmprof's float64 reference; also "
+            "false if the network's file has no load(), without which lstmprof checks nothing",
             _BUILT_IN,
         ),
     ] = None
@@ -383,7 +385,7 @@ class RunInfo(Record, frozen=True):
     started_at: Annotated[Text, fact("start of the process, ISO 8601")] = None
     ended_at: Annotated[Text, fact("end of the process, ISO 8601")] = None
     compile_ns: Annotated[
-        Int, fact("length of the first step of the process, with compilation")
+        Int, fact("length of the first step of the process, including compilation")
     ] = None
     timing_wall_ns: Annotated[Int, fact("wall time of all timed iterations")] = None
     timing_cpu_ns: Annotated[Int, fact("CPU time of all timed iterations", UNREAD)] = None
@@ -431,14 +433,14 @@ class RunInfo(Record, frozen=True):
     padding: Annotated[
         Text,
         fact(
-            "end at which a Keras model's sequences were padded: front or behind",
+            "side on which a Keras model's sequences were padded: front or behind",
             "there are no masked sequences",
         ),
     ] = None
     sampling: Annotated[
         tuple[Sampling, ...] | None,
         fact(
-            "for each round: facts about the steps that a sampler observed",
+            "for each round: sampler, sampling rate, and number of sampled steps and samples",
             "--sampler was not given",
         ),
     ] = None
@@ -452,7 +454,8 @@ class RunInfo(Record, frozen=True):
     script_tree: Annotated[
         ScriptTree | None,
         fact(
-            "recursive function of your script that visits a tree, with the time per step",
+            "recursive function of your script that visits a tree, and the function's time per "
+            "step",
             "there is no such function",
         ),
     ] = None
@@ -467,7 +470,7 @@ class RunInfo(Record, frozen=True):
         Real,
         fact(
             "energy of the CPUs in the timed iterations of the first round (RAPL)",
-            f"several runs were timed in turns, or {UNREAD}",
+            f"the run was timed in turns with other runs, or {UNREAD}",
         ),
     ] = None
     timing_gpu_energy_j: Annotated[
@@ -504,19 +507,21 @@ class RunInfo(Record, frozen=True):
     recording: Annotated[
         tuple[RecordingInfo, ...] | None,
         fact(
-            "for each round: CPU time in ns that the profiler needs to record one event",
+            "for each round (process of the run): CPU time in ns to record one event",
             NOT_MEASURED,
         ),
     ] = None
     shapes_cost: Annotated[
         Real,
         fact(
-            "by which share recording of shapes makes a step longer (0.05: 5 %)",
+            "increase of the step's length by recording shapes (0.05: 5 %)",
             "the run is not of your own PyTorch code",
         ),
     ] = None
     nvtx: Annotated[Flag, fact("whether phases were also recorded as NVTX ranges", UNREAD)] = None
-    source_paths: Annotated[Texts, fact("files that the run was read from", _CAPTURED)] = None
+    source_paths: Annotated[
+        Texts, fact("files of the profile from which lstmprof made the run", _CAPTURED)
+    ] = None
     source_stamps: Annotated[
         Texts, fact("path, size and time of each file in source_paths", _CAPTURED)
     ] = None
@@ -543,7 +548,7 @@ class RunInfo(Record, frozen=True):
     gpu_complaint: Annotated[
         Text,
         fact(
-            "message of the profiler that it could not record a GPU",
+            "message in which the profiler reports that it could not record a GPU",
             "there is no such message",
         ),
     ] = None
@@ -566,7 +571,7 @@ class RunInfo(Record, frozen=True):
 
     @property
     def called(self) -> str:
-        """Name the run by implementation and label: ``torch-nn-lstm fast``."""
+        """Return the implementation and the label, such as ``torch-nn-lstm fast``."""
         return f"{self.implementation or ''} {self.label or ''}".strip()
 
     def thread_names(self, rank: int | None) -> dict[str, str]:
@@ -579,7 +584,10 @@ class RunInfo(Record, frozen=True):
         return {tid: name for tid, name in listed if isinstance(name, str)}
 
 
-_OTHERS = f"the run is not of your own code, or {OLDER}"
+_OTHERS = (
+    "the implementation is built in, or the operating system does not report how long threads wait "
+    "for a CPU"
+)
 
 #: The columns of timings.parquet, one row per iteration without a profiler.
 ITERATIONS = (
@@ -588,10 +596,16 @@ ITERATIONS = (
     Column.flag("warmup", "whether the iteration is warm-up, which statistics ignore"),
     Column.integer(
         "turn",
-        "number of the turn in the round, if several runs were timed in turns",
-        "the run was not timed in turns, or the iteration is warm-up",
+        "number of the turn in the round, from 0; lstmprof times several runs alternately, and one "
+        "run per turn",
+        "lstmprof timed no other run alternately with this run, or the iteration is warm-up "
+        "outside of a turn",
     ),
-    Column.flag("after_profile", "whether the iteration ran after the profile of its round", OLDER),
+    Column.flag(
+        "after_profile",
+        "whether the iteration ran after the profile of its round",
+        "an older lstmprof wrote the run",
+    ),
     Column.integer(
         "wall_ns",
         "length of the iteration by the host's clock, up to the end of the work on the device",
@@ -599,7 +613,7 @@ ITERATIONS = (
     Column.integer(
         "device_ns",
         "length of the iteration by events on the device",
-        "the run used a CPU, or is a run of your own code",
+        "the run is not a capture of PyTorch or cuDNN on a GPU",
     ),
     Column.integer(
         "cpu_ns",
@@ -619,18 +633,18 @@ ITERATIONS = (
     Column.integer("minor_faults", "number of page faults without a disk read", OLDER),
     Column.integer("major_faults", "number of page faults with a disk read", OLDER),
     Column.integer("thread_cpu_ns", "CPU time of the thread that ran the step", _OTHERS),
-    Column.integer("waited_ns", "time in which the step's thread waited for a CPU", _OTHERS),
+    Column.integer("waited_ns", "time that the step's thread waited for a CPU", _OTHERS),
     Column.integer(
         "others_waited_ns",
-        "total time in which other threads of the process waited for a CPU",
+        "total time that all threads of the process except the step's thread waited for a CPU",
         _OTHERS,
     ),
     Column.integer(
         "children_waited_ns",
-        "total time in which processes that load data waited for a CPU",
+        "total time that data-loading processes waited for a CPU",
         _OTHERS,
     ),
-    Column.real("loss", "loss of the step", "the step has no loss, or the run is of your own code"),
+    Column.real("loss", "loss of the step", "the step has no loss, or the run is not a capture"),
 )
 
 #: Columns of samples.parquet, such as the sampled thread and part of the step.
@@ -639,7 +653,8 @@ SAMPLES = (
     Column.text("thread", "name of the thread, as the sampler reports it"),
     Column.text(
         "part",
-        "part of the step (see the table ledger) to which the call stack belongs",
+        "part of the step to which the call stack belongs, such as dispatch; the table ledger "
+        "uses the same parts",
     ),
     Column.text("rule", "name of the rule that decided the part"),
     Column.text("line", "innermost Python function and its line", "the stack has no Python frame"),

@@ -1,7 +1,7 @@
-"""Make runs from raw profiles: find the files, read them, join the ranks of a job, annotate, write.
+"""Make runs from raw profiles: find files, read profiles, join the ranks of a job, write a run.
 
 A word is the user's argument: a file, a folder, a tar archive, or a URL (``formats.sources``). A
-group is the list of files that may become one run.
+group is a list of files that may become one run, such as ``[rank0.json, rank1.json]``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _shared(names: Sequence[str]) -> list[bool]:
 
 
 def _fitting(name: str, place: str = "") -> str:
-    """Cut a name that is too long, and add a hash; with ``place``, always add a hash."""
+    """Cut a run name that is too long. A hash keeps cut and repeated names unique."""
     if not place and len(name.encode()) <= MOST_NAME_BYTES:
         return name
     digest = hashlib.sha256(f"{place}|{name}".encode(errors="surrogateescape")).hexdigest()
@@ -109,7 +109,7 @@ class Ingested:
     errors: list[LstmprofError] = field(default_factory=list)  # about unreadable files
     # errors about files that are no profiles
     foreign: list[ForeignFileError] = field(default_factory=list)
-    # existing runs of the same files, which were not made again
+    # earlier runs of these files, which lstmprof reuses
     made_before: list[Run | RemoteRun] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)  # profiles still to be joined to a run
 
@@ -139,7 +139,7 @@ def ingest_profiles(
 
 @dataclass(frozen=True)
 class Task:
-    """The work of making one run from a group of files."""
+    """Makes a run from a group of files, such as the files of a job's ranks."""
 
     group: Sequence[Source]
     name: str
@@ -155,11 +155,9 @@ class Task:
 
     @property
     def file_bytes(self) -> int:
-        """Return the total size of the local files."""
         return sum(_file_bytes(source) for source in self.group)
 
     def done(self) -> Ingested:
-        """Read the files, and write the run or runs."""
         return self.joined(map(read, self.group))
 
     def joined(self, parts: Iterable[Ingested]) -> Ingested:
@@ -180,7 +178,7 @@ class Task:
         return done
 
     def made_before(self) -> Ingested | None:
-        """Return the existing run of the same unchanged files; with ``force``, None."""
+        """Return an earlier run of these files for reuse, or None."""
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None
@@ -191,7 +189,7 @@ class Task:
 
 
 def _file_bytes(source: Source) -> int:
-    """Return the size of a local file, or 0."""
+    """Return the size of a file in bytes, or 0 if the file is not local."""
     is_local = isinstance(source.label, Path) and source.label.is_file()
     return Path(source.label).stat().st_size if is_local else 0
 
@@ -209,7 +207,7 @@ def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
 def tasks(
     word: Path | str, out: Path | str, *, name: str | None, force: bool, step_range: str | None
 ) -> list[Task]:
-    """Return one task per run that the files can become."""
+    """Return the tasks that make runs from the files at a path or URL."""
     groups = [part for group in sources.groups(word) for part in _parts(group)]
     if name and len(groups) > 1:
         raise UsageError(
@@ -224,10 +222,10 @@ def tasks(
 
 
 def _parts(group: list[Source]) -> list[list[Source]]:
-    """Keep a group if its files may be ranks of one job, or split it."""
+    """Split a group into single files if the files cannot be ranks of one job."""
     if len(group) < 2 or sources.are_hosts(group):
         return [group]
-    # of the files without a rank in a name, read only the smallest readable one
+    # decide by one file: the smallest readable file without a rank in its name or folder
     silent = [source for source in group if not source.numbers]
     for source in sorted(silent, key=_file_bytes):
         try:
@@ -253,12 +251,12 @@ def read(source: Source, base: Path | None = None) -> Ingested:
 
 
 def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = ()) -> Ingested:
-    """Write the run of the files that can be annotated; if it fails, one run per file."""
+    """Write one run of all usable files; if this fails, write one run per file."""
     errors: list[LstmprofError] = []
 
     def made(good: Sequence[Read]) -> tuple[Sequence[Read], Profile]:
         profiles = [profile for _, profile in good]
-        # Join the ranks; ``_runs`` has checked that several files are ranks of one job.
+        # join the profiles of several files, which are ranks of one job (checked by ``_runs``)
         profile = sources.join_ranks(_ranks(good) or (), profiles) if good[1:] else profiles[0]
         steps = annotated(profile.events, captured=False, step_range=task.step_range)
         return good, replace(profile, events=steps)
@@ -286,7 +284,7 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
 def _with_note_on_missing(
     profile: Profile, good: Sequence[Read], missing: Sequence[Source]
 ) -> Profile:
-    """Add a note that names the job's missing files."""
+    """Add a note about the files of the job that could not be read."""
     if not missing or _ranks(good) is None:
         return profile
     names = [source.name for source in missing[:_MOST_NAMED]]
@@ -305,7 +303,6 @@ def _bare(error: _Error) -> _Error:
 
 
 def _written(task: Task, profile: Profile) -> Run | RemoteRun:
-    """Write the run to the task's folder, or upload the run to the task's URL."""
     if isinstance(task.out, Path):
         return _written_to(task.out, task, profile)
     with staging(usable_cache(cache_folder()) / "uploads") as folder:
@@ -343,7 +340,7 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
 
 
 def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]:
-    """Return the run.json fields of a profile; ``events`` need all derived columns."""
+    """Return a profile's fields in run.json; ``events`` must have all derived columns."""
     return {
         "name": name,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -363,7 +360,7 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
 
 
 def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]]:
-    """Return (name, files) of each run to make."""
+    """Divide the read files into runs, by job; return (run name, files) of each run."""
     if len(members) < 2:
         return [(name, members)] if members else []
     if _ranks(members):
@@ -377,11 +374,11 @@ def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]
 
 
 def _named(parts: Sequence[Sequence[Read]]) -> list[tuple[str, Sequence[Read]]]:
-    """Return (name of the run, files) for each part, which becomes one run."""
+    """Choose a run name for each group of files; return (run name, files) pairs."""
     names = run_names("", [[source for source, _ in part] for part in parts])
     return list(zip(names, parts, strict=True))
 
 
 def _ranks(members: Sequence[Read]) -> list[int] | None:
-    """Return the rank of each file, if the files are one job."""
+    """Return the rank of each file, or None if the files are not one job."""
     return sources.ranks_of([file for file, _ in members], [profile for _, profile in members])

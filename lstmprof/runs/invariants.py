@@ -1,7 +1,7 @@
-"""Check the tables of a run before anything is computed from them, because runs are untrusted.
+"""Check the tables of a run before lstmprof computes anything from the tables.
 
-Types, nulls, ids, durations and links are checked batch by batch; for example, no event may be its
-own ancestor. A file that claims more rows or texts than its size allows is refused first.
+A run may come from somebody else, so the tables may contain anything. The checks reject, for
+example, an event that is its own ancestor, or a small file that claims billions of rows.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
 _TIMES = ("start_ns", "dur_ns")
 #: Largest time in ns; the sum of two such times fits into int64.
 MOST_NS = 2**62
-#: Rows that a file of any size may have; below, bytes per further row (real rows: 4.8 or more).
+#: Number of rows that a file of any size may have, and smallest number of bytes per further row
+#: (real rows: 4.8 or more).
 FREE_ROWS = 2**22
 ROW_BYTES = 1
-#: Bytes per further row of counters.parquet: real rows take 3 bytes, evenly repeated rows 0.1.
+#: Smallest number of bytes per further row of counters.parquet (real rows: 3, repeated rows: 0.1).
 COUNTER_BYTES = 0.01
-#: Bytes of texts that a file may have: in any case, and per byte of the file (real runs: 2).
+#: Largest number of bytes of text: in a small file, and per byte of a larger file (real runs: 2).
 FREE_TEXT_BYTES, TEXT_RATIO = 2**25, 200
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
@@ -43,7 +44,7 @@ _TEXTS = (pa.string(), pa.large_string())
 
 
 def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
-    """Check the types of columns; any width of integers is valid."""
+    """Check the types of columns; integers may have another width than the schema."""
     for field in actual:
         wanted = schema.field(field.name).type
         if not _serves(field.type, wanted):
@@ -60,14 +61,14 @@ def _serves(actual: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def check_nulls(path: Path, table: pa.Table, schema: pa.Schema) -> None:
-    """Check that columns that are never null contain no null."""
+    """Check that columns that the schema calls non-nullable contain no null."""
     for field in schema:
         if not field.nullable and table.column(field.name).null_count:
             raise RunError(f"{path}: {_NULL.format(field.name)}", AGAIN)
 
 
 def check_counts(path: Path, table: pa.Table) -> None:
-    """Check that no integer is negative, and that sums cannot overflow."""
+    """Check that integers are not negative, and that a column's sum cannot overflow."""
     for field in table.schema:
         if pa.types.is_integer(field.type):
             bounds = pc.min_max(table.column(field.name))
@@ -86,7 +87,7 @@ def check_sums(table: str, *columns: Ints) -> None:
 
 
 def check_texts(path: Path, table: pa.Table) -> None:
-    """Check that texts are UTF-8, and that derived ones are short."""
+    """Check that texts are UTF-8, and that texts in derived columns are short."""
     for name in table.schema.names:
         for chunk in table.column(name).chunks:
             texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
@@ -102,7 +103,7 @@ def check_texts(path: Path, table: pa.Table) -> None:
 
 
 def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES) -> None:
-    """Refuse a file that claims more rows or texts than can be in it."""
+    """Refuse a file with more rows or text than a file of this size can contain."""
     rows, length = file.metadata.num_rows, path.stat().st_size
     if rows > FREE_ROWS + length / row_bytes:
         raise RunError(f"{path}: claims {rows} rows in {length} bytes", AGAIN)
@@ -115,7 +116,6 @@ def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES)
 
 
 def check_counters(path: Path, file: pq.ParquetFile) -> None:
-    """Check the rows of counters.parquet."""
     for batch in file.iter_batches(_BATCH_ROWS):
         table = pa.Table.from_batches([batch])
         check_nulls(path, table, COUNTERS)
@@ -128,7 +128,7 @@ def check_counters(path: Path, file: pq.ParquetFile) -> None:
 
 
 def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = None) -> None:
-    """Check the rows of events.parquet, and collect them."""
+    """Check the rows of events.parquet, and add the rows to ``gathered``."""
     count = file.metadata.num_rows
     required = [field.name for field in SCHEMA if not field.nullable]
     columns = [*required, *(name for name in _LINKS if name in file.schema_arrow.names)]
@@ -141,7 +141,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
         fault = next(_faults(batch, first, count), None)
         if fault:
             raise RunError(f"{path}: {fault}", AGAIN)
-        # find parents in later rows: a circle of parents has at least one such parent
+        # every cycle has an event whose parent is in the event's own or a later row
         parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
         suspects.append(first + np.flatnonzero(parent >= np.arange(first, first + len(parent))))
         if gathered is not None:
@@ -154,7 +154,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
 
 
 def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
-    """Yield what is wrong in a batch of events, which begins at row ``first``."""
+    """Yield the faults of a batch of events; ``first`` is the row number of its start."""
     for field in SCHEMA:
         if not field.nullable and batch.column(field.name).null_count:
             yield _NULL.format(field.name)
@@ -183,7 +183,7 @@ def _integers(batch: pa.RecordBatch, name: str) -> Ints:
 
 
 def _around_itself(file: pq.ParquetFile, rows: Ints) -> int | None:
-    """Return the first of ``rows`` that is its own ancestor."""
+    """Return the first of ``rows`` whose parents lead into a cycle, or None."""
     above = file.read(["parent_id"]).column(0).fill_null(NONE).to_numpy().astype(np.int64)
     ancestor = np.append(above, NONE)
     for _ in range(len(above).bit_length()):

@@ -1,8 +1,8 @@
-"""Make runs from many raw profiles, in several processes or on a cluster, in input order.
+"""Make runs from many raw profiles, in parallel processes or on a dask cluster.
 
-A task makes one run of a file, or of the ranks of a job. A large job is divided into shares of one
-file each, which workers read and this process joins. If a process is killed (out of memory), only
-its current profile fails.
+A task makes one run, from one file or from the files of a job's ranks. A share is a task that reads
+one file of a large job. If the system kills a process because memory ran out, only the profile that
+the process was reading fails.
 """
 
 from __future__ import annotations
@@ -33,29 +33,28 @@ from lstmprof.runs.ingest import Ingested, Task, read, tasks
 
 @dataclass(frozen=True)
 class Share(Task):
-    """One file of a large job, which a worker reads into a folder that all workers see."""
+    """Reads one file of a large job, so that several workers can read the job."""
 
     base: Path = field(kw_only=True)
 
     def done(self) -> Ingested:
-        """Read the file, for ``joined`` to join it with the other files later."""
+        """Read the file only; ``joined`` writes the run after all files are read."""
         self.base.mkdir(exist_ok=True)
         (source,) = self.group
         return read(source, self.base)
 
     def made_before(self) -> Ingested | None:
-        """Return None: a share alone makes no run."""
+        """Return None, because a share makes no run of its own."""
         return None
 
 
 def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
-    """Return whether a job has more bytes than each worker reads on average."""
+    """Return whether a job is larger than the average load per worker."""
     whole = sum(any_task.file_bytes for any_task in todo)
     return len(task.group) > 1 and task.file_bytes * workers > whole
 
 
 def shared_out(task: Task, base: Path) -> list[Task]:
-    """Divide the task of a large job into one ``Share`` per file."""
     return [
         Share([source], task.name, task.out, task.force, task.step_range, command="", base=base)
         for source in task.group
@@ -63,7 +62,7 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 
 
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
-    """Return the result of a task, joined from its shares."""
+    """Return the result of a task; if the task was divided, join its shares first."""
     if not isinstance(parts[0], Share):
         return next(outcomes)
     try:
@@ -72,18 +71,18 @@ def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> I
         remove(parts[0].base)
 
 
-#: Bytes that one process reads before a second process has started.
+#: Smallest size in bytes worth a second process; one process reads this while another starts.
 _WORTH_BYTES = 32 * 2**20
 #: Seconds between checks of the workers.
 _LOOK_S = 5
-#: Most existing runs that are opened at the same time; URLs may be slow.
+#: Number of threads that look for earlier runs, because URLs may be slow.
 _LOOKS = 16
 _SHARED = "move it to a shared folder or a URL that all workers see"
 #: Function that a worker calls with each task.
 _done: Callable[[Task], Ingested] = methodcaller("done")
 
 Progress = Callable[[str], None]
-#: The parts of each task: the task itself, or the shares into which it is divided.
+#: One list per task: only the task, or the shares of a task that is a large job.
 _Parts = Sequence[Sequence[Task]]
 
 
@@ -147,9 +146,9 @@ def _workers(
     scheduler: str | None,
     progress: Progress,
 ) -> Iterator[tuple[_Workers | None, _Parts]]:
-    """Yield (workers or None, parts of each task)."""
+    """Yield the workers (None: use no other process) and the parts of each task."""
     if scheduler is not None and todo:
-        # check that all workers see the folder of the runs
+        # make a folder in ``out``, so that each worker can check whether it sees ``out``
         place = nullcontext() if isinstance(out, str) else staging(out)
         with cluster(scheduler, progress) as pool, place as probe:
             parts = _parts(todo, pool.count if probe else 1, lambda: probe)
@@ -187,7 +186,7 @@ def _workers(
 
 
 def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) -> _Parts:
-    """Return each task's parts: itself, or the shares of a large job."""
+    """Return each task's parts: the task itself, or one ``Share`` per file if large."""
     large = [is_large(task, todo, workers) for task in todo]
     folder = base() if any(large) else None
     return [
@@ -207,7 +206,7 @@ def _useful_jobs(todo: Sequence[Task]) -> int:
 
 
 def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingested]:
-    """Yield the results of the tasks in order, also if workers are killed."""
+    """Yield results in the order of the tasks, even if workers are killed."""
     if workers is None:
         yield from map(_done, todo)
         return
@@ -237,10 +236,10 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
 
 
 def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
-    """Yield the numbers of tasks that may run at the same time."""
+    """Yield indices, from ``begin`` on, of tasks that may run in parallel."""
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
-        # let only one task per name run, because two tasks must not write the same run
+        # choose one task per run name, because two tasks must not write one run
         is_first = first.setdefault(todo[number].name, number) == number
         if is_first or isinstance(todo[number], Share):
             yield number
@@ -258,7 +257,7 @@ def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested
 def _through(
     workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
 ) -> dict[int, Ingested]:
-    """Wait for all futures; return {task number: result} of successes after ``number``."""
+    """Wait for all futures; return {task index: result} of later successful tasks."""
     while wait(futures.values(), timeout=_LOOK_S).not_done:
         workers.check()
     return {
@@ -278,7 +277,7 @@ def _alone(workers: _Workers, task: Task) -> Ingested:
 
 
 def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
-    """Wait for a task's result while workers exist."""
+    """Wait for a task's result; raise an error if all workers are gone."""
     while not wait([future], timeout=_LOOK_S).done:
         workers.check()
     try:
@@ -300,7 +299,7 @@ def _unless_made(done: Callable[[Task], Ingested], task: Task) -> Ingested:
 def _done_there(
     done: Callable[[Task], Ingested], version: str, probe: Path | None, task: Task
 ) -> Ingested:
-    """Do a task on a cluster's worker, if it has this version and sees the files."""
+    """Do a task on a cluster worker, after checking its version and access to files."""
     worker = socket.gethostname()
     if version != __version__:
         raise other_version(f"on {worker}", __version__, version)

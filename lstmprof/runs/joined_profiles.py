@@ -1,4 +1,4 @@
-"""Store the profiles of a job's files until they are joined: in memory, or on disk if large.
+"""Store the profiles of a job's files, in memory or on disk, until lstmprof joins the profiles.
 
 ::
 
@@ -41,7 +41,7 @@ def _in_folder(profile: Profile, folder: Folder) -> Profile:
 
 
 class ProfileCollection:
-    """Collects the profiles of several files, on disk if they are large."""
+    """Collects the profiles of several files, and moves many events to disk."""
 
     def __init__(self) -> None:
         self.profiles: list[Read] = []
@@ -49,7 +49,7 @@ class ProfileCollection:
         self._folder: Folder | None = None
 
     def add(self, read: Sequence[Read]) -> None:
-        """Add profiles with their files; add none if an error occurs, such as a full disk."""
+        """Add all profiles of ``read``, or none if an error occurs, such as a full disk."""
         before = len(self.profiles)
         for source, profile in read:
             if not isinstance(profile.events, StoredEvents):
@@ -75,7 +75,7 @@ class ProfileCollection:
 
 @contextmanager
 def concurrently(work: Callable[[Event], object]) -> Iterator[None]:
-    """Run ``work(stop)`` in a thread during the block."""
+    """Run ``work(stop)`` in a thread during the block; a failed block sets ``stop``."""
     stop = Event()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(work, stop)

@@ -25,7 +25,7 @@ UPGRADE = "upgrade lstmprof"
 _Item = TypeVar("_Item")
 
 
-#: Condition that is no field of run.json -> its value; see ``names.CONDITIONS``.
+#: Setting → function that reads the value. Other settings are fields of run.json.
 _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
     "workload": lambda info: info.workload or None,
     "device": lambda info: info.device_name or next(iter(info.device_names.values()), None),
@@ -33,14 +33,14 @@ _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
 
 
 def condition(name: str, info: RunInfo) -> Any:
-    """Return the value of a condition for a run, such as ``precision``."""
+    """Return a run's value of one of ``names.CONDITIONS``, such as ``precision``."""
     return _CONDITIONS.get(name, attrgetter(name))(info)
 
 
 def alike(
     items: Iterable[_Item], info_of: Callable[[_Item], RunInfo], across: Collection[str] = ()
 ) -> list[list[_Item]]:
-    """Group items whose runs agree in all conditions that are not in ``across``."""
+    """Group items by the settings of runs, but ignore the settings ``across``."""
     conditions = [name for name in names.CONDITIONS if name not in across]
     groups: dict[tuple[Any, ...], list[_Item]] = {}
     for item in items:
@@ -57,7 +57,7 @@ class Fact:
     column: Column
 
     def value(self, info: RunInfo) -> Any:
-        """Return this field's value for SQL, as JSON if it is nested."""
+        """Return the field's value for SQL. A nested value becomes JSON."""
         value = functools.reduce(getattr, self.field_path.split("."), info)
         if value is None or not pa.types.is_string(self.column.type) or isinstance(value, str):
             return value
@@ -72,7 +72,7 @@ _COLUMN_TYPES = {
 
 
 def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
-    """Yield the fields of a record type and of the records inside it."""
+    """Yield the fields of a record type, and the fields of nested records."""
     for name, hint in get_type_hints(record, include_extras=True).items():
         if get_origin(hint) is not Annotated:
             yield from _facts(hint, f"{name}.")
@@ -103,7 +103,7 @@ def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
 
 
 def run_info(facts: Mapping[str, Any]) -> RunInfo:
-    """Convert facts (field -> value) to a record."""
+    """Make the record of a run.json from {field: value}; refuse unknown fields."""
     with _run_errors(f"run '{facts.get('name', '')}'"):
         info = msgspec.convert(facts, RunInfo)
     unknown = list(_unknown(facts, info))
@@ -125,7 +125,7 @@ class _Version(msgspec.Struct):
 
 
 def decoded(text: bytes, place: object) -> RunInfo:
-    """Parse a run.json, with the current names of implementations."""
+    """Parse a run.json, and replace an old name of an implementation by the new name."""
     with _run_errors(place):
         version = msgspec.json.decode(text, type=_Version).schema_version
         if isinstance(version, int) and version > SCHEMA_VERSION:
@@ -149,7 +149,6 @@ def _run_errors(place: object) -> Iterator[None]:
 
 
 def encoded(info: RunInfo) -> bytes:
-    """Return a record as indented JSON."""
     try:
         text = msgspec.json.encode(info)
     except UnicodeEncodeError:  # a lone surrogate in a file's name or a profile

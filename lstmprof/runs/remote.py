@@ -1,11 +1,11 @@
-"""Upload runs to fsspec URLs (s3, gs, hdfs …), and download them into a local folder.
+"""Upload runs to fsspec URLs (s3, gs, hdfs …), and download runs into a local folder.
 
 ::
 
     <url>/<run>/events.parquet  timings.parquet  run.json
 
-An object store cannot rename a folder. So run.json is written last and removed first, and a folder
-without run.json is not a run.
+An object store cannot rename a folder. lstmprof therefore writes run.json last and removes run.json
+first: a folder without run.json is not a run.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ _LOCAL = "file://"
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """A run at a URL."""
-
     url: str
     info: RunInfo
     stamp: str  # changes if the run is replaced
@@ -50,7 +48,7 @@ class RemoteRun:
 
 
 def path_or_url(out: Path | str) -> Path | str:
-    """Convert the folder of runs to a path or a URL."""
+    """Return ``out`` as a path if local, or as a URL without a slash at the end."""
     text = str(out)
     if text.startswith(_LOCAL):
         return Path(text.removeprefix(_LOCAL))
@@ -58,13 +56,13 @@ def path_or_url(out: Path | str) -> Path | str:
 
 
 def run_at(url: str) -> RemoteRun | None:
-    """Return the run at a URL, if there is one."""
+    """Return the run at a URL, or None. Raise RunError if the run is damaged."""
     record = _record_at(url)
     return None if record is None else _decoded(url, *record)
 
 
 def whole_run_at(url: str) -> RemoteRun | None:
-    """Return the run at a URL, if the run exists and is complete."""
+    """Return the run at a URL, or None if the run is missing or damaged."""
     record = _record_at(url)
     try:
         return None if record is None else _decoded(url, *record)
@@ -77,7 +75,7 @@ def _decoded(url: str, text: bytes, stamp: str) -> RemoteRun:
 
 
 def _record_at(url: str) -> tuple[bytes, str] | None:
-    """Return (content, stamp) of the run.json at a URL, if there is one."""
+    """Return the run.json at a URL and a stamp that identifies its version, if any."""
     with _reached(url):
         system, path = _opened(url)
         file = f"{path}/{RUN_FILE}"
@@ -93,7 +91,7 @@ def _record_at(url: str) -> tuple[bytes, str] | None:
 
 
 def run_urls_at(url: str) -> list[str]:
-    """Return the URLs of the run at ``url`` or of the runs directly inside, sorted by name."""
+    """Return the URL of the run at ``url``, or the sorted URLs of runs directly inside."""
     with _reached(url):
         system, path = _opened(url)
         # avoid isdir, which downloads the file over HTTP
@@ -138,7 +136,7 @@ def _upload(content: Path, system: Any, path: str) -> None:
 
 
 def _remove(system: Any, path: str) -> None:
-    """Remove a run; run.json first, so that the other files are no run meanwhile."""
+    """Remove a run; begin with run.json, so that nobody opens an incomplete run."""
     if not system.exists(path):
         return
     if system.exists(f"{path}/{RUN_FILE}"):

@@ -1,11 +1,10 @@
-"""Read and write the tables and the run.json of a run on disk.
+"""Read and write the tables and run.json of a run on disk.
 
 ::
 
   <run>/run.json  timings.parquet  events.parquet  [counters.parquet]  [samples.parquet]  profile/
 
-Because a run may come from somebody else, each file is validated once (``invariants``) before
-anything is computed from it.
+lstmprof validates each file once (``invariants``), because a run may come from somebody else.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ COUNTERS_FILE = "counters.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
-#: Most events of a run whose columns are all read together, which is faster for few events.
+#: Largest number of events for which reading all columns together is faster.
 FEW_ROWS = 2**18
-#: Columns that are read first from a larger run, because its validation needs the columns.
+#: Columns to read first from a larger run, because validating the run needs these columns.
 ALWAYS_READ = ("kind", "name", "start_ns", "dur_ns", "launch_id")
-#: Most bytes of run.json; a run of a thousand ranks takes some MB.
+#: Largest size of a run.json in bytes; a run of a thousand ranks takes some MB.
 MOST_BYTES = 32 * 2**20
 
 
@@ -62,7 +61,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return the name of the run in run.json, or that of its folder."""
+        """Return the run's name in run.json, or the name of its folder."""
         return self.info.name or self.path.name
 
     def events(self) -> EventTable:
@@ -70,11 +69,11 @@ class Run:
         return EventTable(_table(self.events_file, SCHEMA))
 
     def narrow_events(self, columns: Sequence[str]) -> pa.Table:
-        """Read columns of the events in narrow types, to save memory."""
+        """Read columns of the events as the narrowest integer types, to save memory."""
         return _Events(self.events_file).columns(columns)
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Validate all events, and return ``columns``."""
+        """Validate all events; return ``columns``, some of which are read when needed."""
         events = _Events(self.path / EVENTS_FILE)
         at_once = [name for name in columns if name != "event_id"]
         if events.count > FEW_ROWS or not at_once:
@@ -120,7 +119,7 @@ class Run:
 
     @cached_property
     def events_file(self) -> Path:
-        """Return the events file, after validating it."""
+        """Validate the events file, and return its path."""
         events = _Events(self.path / EVENTS_FILE)
         events.check_events_file()
         return events.path
@@ -164,7 +163,7 @@ class Run:
 
 
 class _Events:
-    """The open file events.parquet, still readable after a new file replaced it."""
+    """An open events.parquet. The open file stays readable after a replacement."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -186,7 +185,7 @@ class _Events:
         return self._read_table(gathered.table, names)
 
     def check_events_file(self, gathered: Gathered | None = None) -> None:
-        """Validate the events, and collect them."""
+        """Validate the events, and add the events to ``gathered``."""
         try:
             check_length(self.path, self._file)
             check_events(self.path, self._file, gathered)
@@ -194,7 +193,6 @@ class _Events:
             raise _unreadable(self.path, fault) from fault
 
     def _present(self, names: Sequence[str]) -> list[str]:
-        """Return the columns that the file has, at least one."""
         # return at least one column, because a table without columns has no rows
         return [name for name in names if name not in self._absent] or ["dur_ns"]
 
@@ -219,7 +217,7 @@ def _texts(schema: pa.Schema, absent: Sequence[str] = ()) -> list[str]:
 
 
 def _checked(path: Path, schema: pa.Schema) -> Path | None:
-    """Return the validated file of a table, if it exists."""
+    """Validate the file of a table, and return its path; return None without a file."""
     if not path.exists():
         return None
     check_file(path, schema)
@@ -266,7 +264,7 @@ def _with_nulls(table: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> p
 
 
 def check_file(path: Path, schema: pa.Schema) -> list[str]:
-    """Check a file's version; return the columns that it lacks."""
+    """Check a file's version and columns; return columns that the old version lacks."""
     if path.exists() and not path.is_file():
         raise RunError(f"{path}: is not a regular file", AGAIN)
     try:
@@ -293,7 +291,6 @@ def is_run(path: Path) -> bool:
 
 
 def open_run(path: Path) -> Run:
-    """Open the run in a folder."""
     file = path / RUN_FILE
     if not is_run(path):
         if os.path.isdir(path) and not is_readable_folder(path):  # noqa: PTH112
@@ -317,7 +314,7 @@ def runs_in(folder: Path) -> list[Run]:
 
 
 def run_folders_in(folder: Path) -> list[Path]:
-    """Return the folders of runs, then unreadable folders; nothing if there is no run."""
+    """Return the runs' folders, then unreadable folders; if there is no run, nothing."""
     places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     runs = [p for p in places if is_run(p)]
     locked = [p for p in places if os.path.isdir(p) and not is_readable_folder(p)]  # noqa: PTH112
@@ -344,14 +341,14 @@ def write_tables(
 def write_events(
     folder: Path, events: EventTable, counters: Counters, stop: Event | None = None
 ) -> None:
-    """Write events and counters, until ``stop`` is set."""
+    """Write the events and the counters; setting ``stop`` ends the writing early."""
     events.write_parquet(folder / EVENTS_FILE, stop)
     if counters:
         counters.write_parquet(folder / COUNTERS_FILE)
 
 
 def write_info(folder: Path, info: RunInfo) -> None:
-    """Write run.json, and check that it can be read again."""
+    """Write run.json, after a check that lstmprof can read the text."""
     text = encoded(replace(info, schema_version=SCHEMA_VERSION))
     decoded(text, folder / RUN_FILE)
     (folder / RUN_FILE).write_bytes(text)

@@ -1,7 +1,7 @@
-"""Networks to measure: those of published LSTM benchmarks (``studies``), and users' own.
+"""Networks to measure: networks of published LSTM benchmarks (``studies``), and users' networks.
 
-Weights and data come from NumPy and a seed, so all implementations compute the same numbers. This
-file needs only Python 3.7, its standard library and NumPy, because capture workers import it.
+NumPy makes the weights and data from a seed, so all implementations compute the same numbers.
+Capture workers import this file, so Python 3.7 and NumPy must suffice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Workload:
     optimizer: str = "adam"  # one of OPTIMIZERS
     learning_rate: float = 1e-3
     cell: str = "lstm"  # a key of GATES; gru multiplies by the reset gate after the matmul
-    # whether an output layer exists; else the last hidden state, ``classes`` wide, is the output
+    # whether an output layer exists; if not, the output is the last hidden state (``classes`` wide)
     head: bool = True
     each_step: bool = False  # ce and mse at every time step
     vocabulary: Optional[int] = None  # inputs are tokens, embedded in ``features`` numbers
@@ -52,7 +52,7 @@ class Workload:
         return self.each_step or self.loss in ("ctc", "mean")
 
 
-#: (field that a command-line option may override, field's letter in the workload's name).
+#: Fields that options can override, with the field's letter in the workload's name (``-h512``).
 _SUFFIXES = (
     ("layers", "l"),
     ("hidden", "h"),
@@ -71,7 +71,7 @@ OVERRIDABLE = tuple(field for field, _ in _SUFFIXES)
 
 
 def with_overrides(workload: Workload, **fields: object) -> Workload:
-    """Replace the fields that are not None, and append them to the workload's name."""
+    """Replace fields by ``fields`` that are not None, and add the changes to the name."""
     given = {k: v for k, v in fields.items() if v is not None and v != getattr(workload, k)}
     suffix = "".join(
         "-" + _suffix(field, letter, given[field]) for field, letter in _SUFFIXES if field in given
@@ -170,7 +170,7 @@ def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
 
 
 def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
-    """Reorder the gates of weights: (2, 0, 1) puts the last of three first."""
+    """Reorder the gates in the rows of weights; (2, 0, 1) puts the last gate first."""
     import numpy as np
 
     gates = np.split(rows, len(places))
@@ -194,8 +194,8 @@ class Batch:
     """One batch of data in NumPy arrays, time first."""
 
     inputs: object  # float32 (time, batch, features), or int64 tokens (time, batch)
-    # int64 classes ([time,] batch), float32 ([time,] batch, classes), int64 CTC labels from 1
-    # (batch, labels), or empty for ``mean``
+    # ce: int64 classes ([time,] batch). mse: float32 ([time,] batch, classes).
+    # ctc: int64 labels from 1 (batch, labels). mean: empty.
     targets: object
     lengths: object  # (batch,): time steps of each sequence; later inputs are zero
 

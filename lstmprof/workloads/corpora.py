@@ -1,8 +1,7 @@
 """Read a batch from the user's own text corpus, or from Keras's imdb.npz.
 
-A text is read as in W. Zaremba's language model of the Penn Treebank, imdb.npz as by Keras's
-``imdb.load_data``. This file needs only Python 3.7, its standard library and NumPy, because capture
-workers import it.
+A text is read as in W. Zaremba's language model of the Penn Treebank, and imdb.npz as by Keras's
+``imdb.load_data``. Capture workers import this file, so Python 3.7 and NumPy must suffice.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ START, BEYOND, FIRST = 1, 2, 3
 
 
 def tokens(w: Workload, seed: int) -> Tuple[Any, Any]:
-    """Return (inputs, targets), time first; the targets of imdb.npz are (batch,)."""
+    """Return inputs (time, batch), and targets of this shape (imdb.npz: (batch,))."""
     assert w.data is not None
     try:
         if zipfile.is_zipfile(w.data):

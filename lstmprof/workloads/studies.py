@@ -1,16 +1,4 @@
-"""The workloads of published LSTM benchmarks, by name.
-
-- ``1x320-ce-short`` … : S. Braun, "LSTM Benchmarks for Deep Learning Frameworks"
-  (arXiv:1806.01818), tables 1 and 2.
-- ``deepbench-…``: Baidu's DeepBench, recurrent layers for training and inference (rnn_problems.h of
-  its code). Inputs are as wide as the layer, and there is no output layer. DeepBench skips the
-  matmul with the inputs (cuDNN's SKIP_INPUT); frameworks cannot skip it, so they compute more.
-- ``glample-…``: G. Lample's rnn-benchmarks: 30 time steps, inputs as wide as the layer, mean
-  squared error of the last output, SGD with learning rate 0.01.
-- ``ptb-…``: W. Zaremba et al. (arXiv:1409.2329), the large language model: embedding, two layers,
-  softmax over the vocabulary at every time step, SGD with learning rate 1.0. Its dropout is
-  omitted.
-- ``imdb-gru``: classifies the sentiment of reviews of 150 tokens by a GRU with 100 units.
+"""The workloads of published LSTM benchmarks, by name, such as ``ptb-large``.
 
 This file uses only the standard library and Python 3.7.
 """
@@ -22,6 +10,8 @@ from typing import Iterator, Tuple
 from lstmprof.base.errors import unknown_name
 from lstmprof.workloads import Workload
 
+#: Workloads of S. Braun, "LSTM Benchmarks for Deep Learning Frameworks" (arXiv:1806.01818), tables
+#: 1 and 2.
 _ASR = (
     Workload("1x320-ce-short", 1, 320, False, 64, 100, 123, 10, "ce"),
     Workload("1x320-ce-long", 1, 320, False, 32, 1000, 123, 10, "ce"),
@@ -29,7 +19,8 @@ _ASR = (
     Workload("4x320-ctc-long", 4, 320, True, 32, 1000, 123, 59, "ctc", labels=100, shortest=500),
 )
 
-#: Workloads of DeepBench: cell -> (hidden units, time steps) -> batch sizes to train, to infer.
+#: Workloads of Baidu's DeepBench (rnn_problems.h of its code): cell -> (hidden units, time steps)
+#: -> batch sizes. Batch sizes for training come before batch sizes for inference.
 _DEEPBENCH = {
     "vanilla": {
         **{(h, 50): (16, 32, 64, 128) for h in (1760, 2048, 2560)},
@@ -55,6 +46,7 @@ _DEEPBENCH = {
 
 
 def _deepbench() -> Iterator[Workload]:
+    # frameworks compute more than DeepBench, which skips the matmul with the inputs (SKIP_INPUT)
     for cell, problems in _DEEPBENCH.items():
         for (hidden, time_steps), batches in problems.items():
             for batch in batches:
@@ -68,6 +60,7 @@ def _deepbench() -> Iterator[Workload]:
 
 
 def _glample() -> Iterator[Workload]:
+    """Yield the workloads of G. Lample's rnn-benchmarks."""
     for cell, prefix in (("lstm", "glample"), ("rnn", "glample-rnn")):
         for hidden in (128, 512, 1024):
             for batch in (32, 128):
@@ -82,6 +75,7 @@ def _glample() -> Iterator[Workload]:
 
 
 def _ptb(name: str, vocabulary: int) -> Workload:
+    """Return the large model of W. Zaremba et al. (arXiv:1409.2329), without dropout."""
     return Workload(
         name,
         *(2, 1500, False, 20, 35, 1500, vocabulary, "ce"),
@@ -97,6 +91,7 @@ NAMED: Tuple[Workload, ...] = (
     *_glample(),
     _ptb("ptb-large", 10_000),
     _ptb("ptb-35k", 35_000),
+    # classifies the sentiment of reviews with 150 tokens
     Workload("imdb-gru", 1, 100, False, 64, 150, 125, 2, "ce", cell="gru", vocabulary=30_000),
     *_deepbench(),
 )

@@ -192,7 +192,9 @@ def test_activities_that_were_launched_before_the_profile_began() -> None:
     assert (said.share, said.blinds) == (pytest.approx(1 / 3), False)
     assert "were launched before the profile begins" in said.sentence
     late = kernel(90_000, 95_000, 77)
-    assert "a trimmed profile" in told([*WHOLE, late])["kernels without a launch call"].sentence
+    assert (
+        "the profile was trimmed" in told([*WHOLE, late])["kernels without a launch call"].sentence
+    )
 
 
 def test_no_call_launches_the_migrations_of_managed_memory() -> None:
@@ -243,7 +245,7 @@ def test_what_the_profiler_recorded_besides_costs_the_host_time() -> None:
     )
     settings = {"profile_memory": 1, "record_shapes": 1, "with_stack": 0}
     said = told(WHOLE, profile_metadata=settings)["recording that slows the run"].sentence
-    assert said.startswith("recording allocations and input shapes costs")
+    assert "allocations and input shapes" in said
     assert "recording that slows the run" not in told(WHOLE, profile_metadata={"with_stack": 0})
     captured = told(WHOLE, profile_metadata=settings, source="capture", device="cuda:0")
     assert "recording that slows the run" not in captured, "there its effect is measured"

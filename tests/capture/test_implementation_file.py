@@ -203,7 +203,7 @@ def load(network, weights):
     [
         (
             NETWORK.replace("outputs[:, -1]", "outputs[:, 0]") + CLAIM,
-            r"must compute the workload's lstm, but its \w[\w ]* differs from the float64 "
+            r"does not compute the workload's lstm: the \w[\w ]* differs from the float64 "
             r"reference by .*; correct the network or load\(\); delete load\(\)",
         ),
         (

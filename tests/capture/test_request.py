@@ -39,7 +39,7 @@ def test_switches_are_parts_of_a_run_s_name_and_some_frameworks_refuse_them() ->
     )
     check(request)
     graph = dataclasses.replace(request, device="cuda:0", cuda_graph=True)
-    assert "a graph cannot" in str(refusal(graph))
+    assert "a CUDA graph cannot" in str(refusal(graph))
     for name, value in switches.items():
         request = CaptureRequest("jax-scan", workload, **{name: value})  # type: ignore[arg-type]
         assert "does not support" in str(refusal(request))

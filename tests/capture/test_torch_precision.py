@@ -124,7 +124,7 @@ def test_auto_that_turns_out_to_be_a_cpu_is_refused_in_the_worker(tmp_path: Path
 def test_a_graph_of_ctc_is_refused_on_a_gpu_too() -> None:
     said = refusal(request(ROWS[0], WORKLOADS[-1], device="cuda:0", cuda_graph=True))
     assert said is not None
-    assert "cuda-graph of ctc: torch's CTC loss copies" in said
+    assert "cuda-graph with ctc: torch's CTC loss copies" in said
     assert refusal(request(ROWS[0], WORKLOADS[0], device="cuda:0", cuda_graph=True)) is None
 
 

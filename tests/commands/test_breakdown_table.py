@@ -45,7 +45,7 @@ def test_a_table_is_shown_in_units_for_reading(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     title, *lines = shown(capsys, run, "--table", "ops").splitlines()
-    assert title.startswith("mine: ops: ")
+    assert title.startswith("mine, table ops: ")
     assert [re.split(" {2,}", line.strip()) for line in lines if line] == [
         [
             *("device total ms", "device self ms", "host total µs", "host self µs"),
@@ -70,7 +70,7 @@ def test_the_kernel_table_says_the_rule_and_crops_what_is_long(
 def test_every_table_is_shown_and_is_rows_with_the_run_in_front(
     name: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert shown(capsys, run, "--table", name).startswith("mine: ")
+    assert shown(capsys, run, "--table", name).startswith(("mine, ", "mine: "))
     rows = json.loads(shown(capsys, run, "--table", name, "--format", "json"))
     read = list(csv.DictReader(io.StringIO(shown(capsys, run, "--table", name, "--format", "csv"))))
     assert len(read) == len(rows)

@@ -42,7 +42,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Said) -> Show
 def test_the_first_step_is_told_once(shown: Shown, big: Path) -> None:
     out, first = shown(big)
     title, lane, *parts = first.splitlines()
-    assert title.startswith("big: the first step (")
+    assert title.startswith("big: breakdown of the first step (")
     assert "the first step (ProfilerStep#3)" in title
     assert lane == "  device 0 (NVIDIA A100): 4.000 ms"
     assert {part.split()[0] for part in parts} == {"busy", "idle"}
@@ -54,7 +54,7 @@ def test_the_first_step_is_told_once(shown: Shown, big: Path) -> None:
 
 def test_results_stay_as_they_are(shown: Shown, big: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, first = shown(big, "--format", "json")
-    assert first.startswith("big: the first step (")
+    assert first.startswith("big: breakdown of the first step (")
     assert json.loads(out)["account"]
     monkeypatch.setenv("LSTMPROF_CACHE", str(big.parent / "other"))
     monkeypatch.setattr(breakdown, "FirstAnswers", FirstAnswers)

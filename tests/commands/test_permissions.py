@@ -86,9 +86,7 @@ def test_a_cache_of_another_user_is_not_used(folder: Path) -> None:
     (folder / "profile.json").write_bytes(document(op(1)))
     done = ran(folder, "breakdown", "profile.json")
     assert done.returncode == 0
-    assert (
-        "cache: is not used (it belongs to another user), so results are not cached" in done.stderr
-    )
+    assert "does not use this cache folder (it belongs to another user)" in done.stderr
     assert not list((folder / "cache").iterdir())
 
 
@@ -98,7 +96,7 @@ def test_a_cache_that_every_user_can_write_is_not_used(folder: Path) -> None:
     (folder / "profile.json").write_bytes(document(op(1)))
     done = ran(folder, "breakdown", "profile.json")
     assert done.returncode == 0
-    assert "cache: is not used (every user can write to it)" in done.stderr
+    assert "does not use this cache folder (every user can write to it)" in done.stderr
     assert not list((folder / "cache").iterdir())
 
 

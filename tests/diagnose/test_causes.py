@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -143,10 +144,10 @@ def test_the_documentation_names_every_kind_and_every_threshold() -> None:
     text = (docs / "diagnosis.md").read_text(encoding="utf-8")
     assert [kind for kind in KINDS if kind not in text] == []
     assert f"at most {TINY_OP_NS // 1000} µs" in text
-    assert f"at most {CALL_GAP_NS // 1000} µs before an op" in text
+    assert re.search(rf"at most {CALL_GAP_NS // 1000} µs .*before an op", text)
     ledger = " ".join((docs / "ledger.md").read_text(encoding="utf-8").split())
     assert f"{RECORDING_NS} ns per event" in ledger
-    assert f"at most {MOST_RECORDING_NS:,} ns" in ledger
+    assert f"{MOST_RECORDING_NS:,} ns" in ledger
     assert [n for n, ns in QUICK_RECORDING_NS.items() if f"{ns} ns for {n}" not in ledger] == []
 
 

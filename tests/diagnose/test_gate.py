@@ -99,7 +99,7 @@ def test_it_has_what_was_measured_the_interval_and_what_is_next() -> None:
     )
     for part in ("1.050×", "10.50 ms", "10.00 ms", "1.027×", "1.074×", "3 rounds", "slower > 3 %"):
         assert part in told.sentence
-    assert told.advice.startswith("capture both with --rounds ")
+    assert told.advice.startswith("capture both runs again with --rounds ")
     failed = verdict(base, ran(13, "b", **three), SLOWER)
     assert (failed.state, failed.advice) == ("fail", "")
     assert "slower > 3 %" in failed.sentence
@@ -120,7 +120,7 @@ def test_it_has_what_was_measured_the_interval_and_what_is_next() -> None:
 def test_the_rounds_that_it_asks_for_tell(ms: float, text: str, state_then: str) -> None:
     asked = {"facts": {"iterations": 30}, "rounds": 3}
     advice = verdict(ran(10, **asked), ran(ms, error=0.03, **asked), limits(text)).advice
-    numbers = re.match(r"capture both with --rounds (\d+) --iterations (\d+); ", advice)
+    numbers = re.match(r"capture both runs again with --rounds (\d+) --iterations (\d+); ", advice)
     assert numbers, advice
     rounds = int(numbers[1])
     assert int(numbers[2]) == 10 * rounds

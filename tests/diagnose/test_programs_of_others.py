@@ -155,7 +155,7 @@ def test_a_jit_that_is_made_in_every_step_is_traced_and_compiled_in_each(jax: Pa
     assert set(mistakes(found)) == {"trace once"}
     assert "for <lambda>" in first_advice(found).seen
     assert "in 2 steps" in first_advice(found).seen
-    assert "jax.jit once, before the loop" in first_advice(found).fix
+    assert "jax.jit before the loop" in first_advice(found).fix
 
 
 def test_a_profile_of_the_step_that_compiles_is_told_to_begin_later(jax: Path) -> None:

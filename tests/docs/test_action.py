@@ -150,7 +150,7 @@ def test_the_workflow_builds_a_wheel_that_answers_and_the_action_installs_itself
     for step in (step for step in WORKFLOW["jobs"]["wheel"]["steps"] if "run" in step):
         done = shell(step["run"], tmp_path / "clone", environ)
         assert done.returncode == 0, (step, done.stderr)
-    assert "a loop of 20 cells per step" in done.stdout
+    assert "a loop runs the cell 20 times per step" in done.stdout
     assert str(packages / "lstmprof" / "samples") in done.stdout
     # The wheel instead of the action's folder, because pip builds a folder with packages of PyPI.
     (wheel,) = (tmp_path / "clone" / "dist").glob("*.whl")

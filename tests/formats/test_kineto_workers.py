@@ -181,7 +181,7 @@ def test_a_killed_worker_is_one_line(
     path = tmp_path / "trace.json"
     path.write_bytes(document(*mixed_events(900)))
     with pytest.raises(
-        ProfileError, match=r"trace.json: the system killed a process that read it"
+        ProfileError, match=r"trace.json: the system killed a process that read the file"
     ) as one:
         formats.read(path)
     assert "\n" not in str(one.value)

@@ -156,7 +156,7 @@ def test_commands_say_that_a_snapshot_has_no_steps(
 ) -> None:
     assert lstmprof([command, str(write(tmp_path, SNAPSHOT))]) == status
     told = capsys.readouterr()
-    assert "no steps, ops and kernels" in told.out + told.err
+    assert "no steps, ops or kernels" in told.out + told.err
 
 
 class Hostile:

@@ -59,7 +59,7 @@ def test_without_nsys_it_is_said_how_to_export_it(
     path = report(tmp_path, "a.nsys-rep")
     with pytest.raises(
         ForeignFileError,
-        match=r"nsys, which must export it, is not on the PATH.*nsys export --type sqlite",
+        match=r"only nsys can export, and nsys is not on the PATH.*nsys export --type sqlite",
     ):
         formats.read(path)
     assert lstmprof(["breakdown", str(path)]) == 1
@@ -73,4 +73,4 @@ def test_a_report_that_nsys_refuses_is_one_line_with_its_words(tmp_path: Path, t
     ) as refused:
         formats.read(report(tmp_path, "a.nsys-rep", b"\x00another"))
     assert "\x1b" not in str(refused.value)
-    assert "with the nsys version that recorded it" in str(refused.value)
+    assert "with the nsys that recorded the report" in str(refused.value)

@@ -135,8 +135,8 @@ def test_a_trace_of_an_older_export_is_told_to_be_exported_again(tmp_path: Path)
     kept = [p for p in trace.packet if p.track_descriptor.name != "lstmprof"]
     refused = refusal(written(tmp_path, Trace(packet=kept)))
     assert refused == (
-        "is an export of two runs, or of an older lstmprof, which cannot be read; "
-        "give the runs themselves"
+        "is an export of two runs, or an export that an older lstmprof wrote; lstmprof cannot "
+        "read such exports; give the runs themselves"
     )
 
 

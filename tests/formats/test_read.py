@@ -131,7 +131,10 @@ def test_the_table_names_the_folders_formats() -> None:
         (b'{"traceEvents": []}', "is a trace without events"),
         (b'{"traceEvents": 5}', "is JSON but not a profile"),
         (b'[{"file": "a.json.gz", "bytes": 5}]', "is JSON but not a profile"),
-        (b'[{"ph": "X", "name": "f", "ts": 1, "dur": 2}]', "a Chrome trace, but not of torch"),
+        (
+            b'[{"ph": "X", "name": "f", "ts": 1, "dur": 2}]',
+            "a Chrome trace of a tool other than torch",
+        ),
         (b'[{"ph": "B", "ts": 1}, {"ph": "E", "ts": 2}]', "with begin/end events only"),
         (b'{"segments": [], "device_traces": []}', "is a memory snapshot"),
         (EXECUTION_TRACE, "is an execution trace"),
@@ -139,7 +142,10 @@ def test_the_table_names_the_folders_formats() -> None:
         (b'{"rocprofiler-sdk-tool": [{}]}', "has no kernel, copy, HIP call or ROCTx range"),
         (b'{"rocprofv2": [{}]}', "is JSON of an older rocprof"),
         (b'{"traceEvents": [{"ph": "X", "args": {"BeginNs": "1", "EndNs": "2"}}]}', "rocprof"),
-        (b'[{"ph": "X", "cat": "Op", "name": "MatMul"}]', "a Chrome trace, but not of torch"),
+        (
+            b'[{"ph": "X", "cat": "Op", "name": "MatMul"}]',
+            "a Chrome trace of a tool other than torch",
+        ),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n", "git lfs pull"),
         (pickle.dumps({"segments": []}), "is a pickle, but no memory snapshot"),
         (b"<!DOCTYPE html><html>", "web page"),

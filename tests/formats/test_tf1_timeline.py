@@ -169,7 +169,7 @@ def test_merged_runs_are_one_window_and_told(tmp_path: Path) -> None:
     runs = [op(CPU, "_SOURCE", "NoOp", 10), op(CPU, "a", "MatMul", 12, 3)]
     runs += [op(CPU, "_SOURCE", "NoOp", 50), op(CPU, "a", "MatMul", 52, 3)]
     profile = read_ops(tmp_path, *runs)
-    assert profile.notes[0].startswith("2 session runs are merged")
+    assert profile.notes[0].startswith("2 calls of session.run count as one step")
     assert sum(ns for *_, ns in parts(profile) if isinstance(ns, int)) == 45_000
 
 

@@ -259,7 +259,9 @@ def test_damage_is_refused_with_the_byte(tmp_path: Path) -> None:
     file = tmp_path / "x.xplane.pb"
     file.write_bytes(content[:-10])
     second = content.rindex(b"\x12\x0a/host:CPU1") - 2
-    with pytest.raises(ProfileError, match=f"its part at byte {second} needs 10 bytes more"):
+    with pytest.raises(
+        ProfileError, match=f"part that begins at byte {second} ends 10 bytes after"
+    ):
         read(file)
 
 

@@ -50,7 +50,13 @@ def test_markdown_leaves_a_missing_cell_empty_and_the_fastest_bold(capsys: Said)
         f"| quick |  | **{with_interval(50)} (1.00×)** |",
         rf"| slow\_one | {with_interval(20)} | {with_interval(90)} (1.80×) |",
     ]
-    for text in ("A & B 100 %", "torch 2.13.0", "1 round", "1 iteration;", "2026-11-23"):
+    for text in (
+        "A & B 100 %",
+        "torch 2.13.0",
+        "1 round",
+        "1 timed iteration per run;",
+        "2026-11-23",
+    ):
         assert text in lines[-1]
     assert "nvtx" not in lines[-1]
 

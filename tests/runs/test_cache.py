@@ -95,7 +95,7 @@ def test_where_the_cache_cannot_be_written_a_temporary_folder_is_with_one_warnin
     assert [run.name for run in runs] == ["a", "b"]
     assert len(told) == 1
     said = str(told[0].message)
-    assert said.startswith(f"{no_cache}: is not used (Not a directory), so results are not cached")
+    assert said.startswith(f"{no_cache}: lstmprof does not use this cache folder (Not a directory)")
     assert all(run.path.is_relative_to(tmp_path / "tmp") for run in runs)
     assert again.path == runs[0].path
 
@@ -107,7 +107,7 @@ def test_a_command_without_a_cache_tells_so_in_a_line_and_leaves_nothing(
     command = [sys.executable, "-m", "lstmprof", "breakdown", *map(str, profiles(tmp_path))]
     ended = subprocess.run(command, capture_output=True, text=True, env=own, check=False)
     assert (ended.returncode, len(ended.stderr.splitlines())) == (0, 1), ended.stderr
-    assert ended.stderr.startswith(f"lstmprof: warning: {no_cache}: is not used (Not a")
+    assert ended.stderr.startswith(f"lstmprof: warning: {no_cache}: lstmprof does not use")
     assert [*(tmp_path / "tmp").iterdir()] == []
 
 

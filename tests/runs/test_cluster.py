@@ -220,7 +220,7 @@ def test_a_cluster_that_loses_its_last_worker_is_told(
             done = [next(results)]
             worker.kill()
         monkeypatch.setattr(cluster, "_WORKERS_S", 1)
-        with pytest.raises(LstmprofError, match="has had no workers for 1 s; start some"):
+        with pytest.raises(LstmprofError, match="has had no workers for 1 s; start workers"):
             done += results
     assert not list((tmp_path / "out").glob(".*"))
 

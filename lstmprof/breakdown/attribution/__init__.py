@@ -1,8 +1,11 @@
-"""Attribute each nanosecond of a step to one event or wait.
+"""Attribute each nanosecond of a step to an event, or to the cause of a wait.
 
-Each time interval gets a state (busy or idle) and a part (category of work or cause of idle time,
-docs/ledger.md). Each device has its own intervals. Without device activities, the intervals are
-those of all host threads, merged.
+::
+
+    0 to 90 ns ("busy", "gemm")    90 to 100 ns ("idle", "launch latency")
+
+Each device has separate intervals. A run without device activities has one list of intervals for
+all host threads. docs/ledger.md defines the states and parts.
 """
 
 from __future__ import annotations
@@ -31,13 +34,13 @@ from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
-#: Causes of idle time from a host thread: its state (such as ``python``); ``host``: no event.
+#: Causes of idle time: a host thread's state, no event on the thread (``host``), unknown thread.
 _THREAD_CAUSES = (*STATES, HOST, UNATTRIBUTED)
-#: All causes of a device's idle time; with ``tail:``: after a step's last activity.
+#: All causes of a device's idle time; ``tail:`` marks idle time after a step's last activity.
 _CAUSES = (*_THREAD_CAUSES, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _THREAD_CAUSES))
 _FIRST_TAIL = _CAUSES.index(TAIL + _THREAD_CAUSES[0])
 
-#: State and cause: ("busy", category of work) or ("idle", cause of the idle time).
+#: State and part: ("busy", category of work) or ("idle", cause of the idle time).
 Label = tuple[str, str]
 #: Labels of time in which no op runs on any host thread.
 BETWEEN_OPS: tuple[Label, ...] = (("idle", "python"), ("idle", HOST))
@@ -45,7 +48,7 @@ BETWEEN_OPS: tuple[Label, ...] = (("idle", "python"), ("idle", HOST))
 
 @dataclass(frozen=True)
 class Intervals:
-    """The time intervals that fill the steps, of one device or of the host."""
+    """What one device, or the host, did in each time interval of the steps."""
 
     labels: tuple[Label, ...]
     window: Ints  # index of the interval's step
@@ -68,7 +71,6 @@ class Intervals:
         return Intervals(self.labels, self.window[old], self.row[old], self.label[old], start, end)
 
     def by_time(self) -> Intervals:
-        """Sort the time intervals by step and start."""
         order = np.lexsort((self.start_ns, self.window))
         columns = (self.window, self.row, self.label, self.start_ns, self.end_ns)
         return Intervals(self.labels, *(column[order] for column in columns))
@@ -77,7 +79,7 @@ class Intervals:
 def attributed(
     events: EventTable, windows: Sequence[Window], rank: int | None
 ) -> dict[int | None, Intervals]:
-    """Return what each device of ``rank`` did over time (None: the host)."""
+    """Return each device's time intervals, or the host's (key None) without devices."""
     return Attribution(events).intervals(windows, rank)
 
 
@@ -95,7 +97,7 @@ class Attribution:
         waits: Mapping[int, Waits] | None = None,  # idle times in the whole profile
         within: tuple[int, int] | None = None,  # the section of the profile that is loaded
     ) -> dict[int | None, Intervals]:
-        """Return what each device of ``rank`` did over time (None: the host)."""
+        """Return each device's time intervals, or the host's (key None) without devices."""
         steps = _StepBounds(windows, within)
         ranges = tuple(windows[0].framework_ranges) if windows else ()
         if ranges not in self._hosts:
@@ -145,7 +147,6 @@ class _Hosts:
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
-        """Return all labels, such as ``("busy", "gemm")``; busy before idle."""
         return (*(("busy", c) for c in self.categories), *(("idle", c) for c in _CAUSES))
 
     @cached_property
@@ -160,11 +161,10 @@ class _Hosts:
 
     @cached_property
     def migrates(self) -> Flags:
-        """Return a mask of the page migrations, which no call launches."""
+        """Mark the page migrations, which the driver starts without a launch call."""
         return self.events.where_name(MIGRATION.match)
 
     def idle(self, cause: str) -> int:
-        """Return the index of ``cause`` in ``labels``."""
         return len(self.categories) + _CAUSES.index(cause)
 
     def segments(self, thread: int) -> Segments:
@@ -177,7 +177,7 @@ class _Hosts:
     def blocked(
         self, thread: Ints, start: Ints, end: Ints
     ) -> Iterator[tuple[Ints, Flags, Ints, Ints]]:
-        """Split intervals at the times when their threads start or stop waiting."""
+        """Divide intervals into times with and without a blocking call on their thread."""
         for number in np.unique(thread).tolist():
             places = np.flatnonzero(thread == number)
             segments = self.segments(number)
@@ -192,7 +192,7 @@ class _Hosts:
             yield places[shared.interval], inside, shared.start_ns, shared.end_ns
 
     def state_labels(self, row: Ints) -> Ints:
-        """Label what a thread does, by the ``row`` of its innermost event."""
+        """Return idle labels, such as ``python``, for the innermost events at ``row``."""
         if not len(self.state):
             return np.full(len(row), self.idle(HOST), dtype=np.int64)
         at_work = row != NONE
@@ -244,7 +244,7 @@ def _idle_intervals(
     issued = launch[linked]
     called, returned = hosts.start_ns[issued], hosts.end_ns[issued]
     queued = returned <= waits.since(until[linked])
-    # divide idle time where its launch begins, where it returns, and where launch latency ends
+    # cut idle time at the start and end of the launch call, and at the end of launch latency
     borders = [
         np.where(queued, start[linked], np.clip(instant, start[linked], end[linked]))
         for instant in (called, returned, returned + waits.latency_ns)
@@ -270,8 +270,8 @@ def _idle_intervals(
 def _thread_intervals(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
-    """Split each interval by what its ``thread`` did at each time."""
-    # use the causes with ``tail:`` after the last activity of a step
+    """Divide each idle interval by what the interval's ``thread`` did."""
+    # choose the causes with ``tail:`` for idle time after a step's last activity
     first = hosts.idle(_THREAD_CAUSES[0]) + np.where(tail, _FIRST_TAIL, 0)
     unknown = thread == NONE
     no_event = np.full(int(unknown.sum()), NONE, dtype=np.int64)

@@ -1,8 +1,7 @@
-"""Find what the host of a CPU run did at each time.
+"""Find what the host of a CPU run did at each time (docs/ledger.md).
 
-The innermost event of a thread decides: busy in an op that computes, ``dispatch`` in an op that
-only calls others, ``python`` in a range without an op. If one thread computes, the step is busy,
-whatever the other threads do. Source: docs/ledger.md.
+The innermost event of each thread decides: "busy" in an op that computes, "dispatch" in an op that
+only calls other ops, "python" in a range without an op. A step is busy while any thread computes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
-#: Framework → ranges of a capture without Python of the user; the first recorded range counts.
+#: Framework → names of ranges in which only the framework runs; the first recorded name counts.
 _BACKWARD_RANGES = {
     "torch": ("backward",),
     "tensorflow": (PROGRAM, "step"),
@@ -33,11 +32,12 @@ _BACKWARD_RANGES = {
     "onnxruntime": (PROGRAM, "step"),
     "openvino": (PROGRAM, "step"),
 }
-#: Priority of work if several threads work at once: the lowest wins; other work has 0.
+#: Category → priority if several threads work at once (lowest first; other categories: 0).
 _PRIORITY = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
-#: Names in XLA's CPU profiles: copy instructions, and the event around all instructions.
+#: Pattern of copy instructions in XLA's CPU profiles.
 _XLA_COPY = re.compile(r"copy(?:\.\d+)?")
+#: Name of the event around all instructions in XLA's CPU profiles.
 _XLA_RUNS = "ThunkExecutor::Execute"
 #: Pattern of events of TensorFlow's input pipeline, which runs ahead: no step waits for these.
 _PIPELINE = re.compile(
@@ -47,18 +47,18 @@ _PIPELINE = re.compile(
 DISPATCH = ("idle", "dispatch")
 #: Names of events around a graph that TensorFlow's executor runs.
 _EXECUTOR = frozenset(("KernelAndDeviceFunc::Run", "FunctionRun", "SessionRun"))
-#: Longest time axis in ns for which the sum of two times fits int64.
+#: Longest total time of all threads in ns: the sum of two times must fit into int64.
 _MOST_NS = 2**62
 
 
 def omits_short_ops(parts: Collection[tuple[str, str]], names: Iterable[str | None]) -> bool:
     """Return whether TensorFlow's executor, which omits short ops, made the profile."""
-    # the executor omits ops under 8,000 cycles on average (``KernelStats`` in TensorFlow's source)
+    # the executor omits ops that take under 8,000 cycles on average (TensorFlow: ``KernelStats``)
     return DISPATCH in parts and not _EXECUTOR.isdisjoint(names)
 
 
 def framework_ranges(info: RunInfo) -> tuple[str, ...]:
-    """Return names of ranges without Python of the user, such as ``backward``."""
+    """Return names of ranges in which only the framework runs, such as ``backward``."""
     captured = info.source == CAPTURED
     return _BACKWARD_RANGES.get(str(info.framework), ()) if captured else ()
 
@@ -94,7 +94,7 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_threads(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Choose the host's one event at each time, preferring ops that compute."""
+    """Choose one event of all host threads at each time, ops that compute first."""
     thread = thread_ids(events)
     rows = events.rows_of_rank(rank)
     rows = rows[~events.where_name(_PIPELINE.fullmatch)[rows]]
@@ -108,16 +108,16 @@ def merged_threads(events: EventTable, rank: int | None, computes: Flags, state:
 
 
 def with_whole_copies(events: EventTable, merged: Segments, computes: Flags) -> Segments:
-    """Extend a copy that XLA divides among threads to the slowest thread's end."""
+    """Extend each XLA copy until the slowest of the copying threads has finished."""
     runs = np.flatnonzero(events.is_kind("op") & events.is_one_of("name", _XLA_RUNS))
     if not len(runs) or len(merged.owner) < 3:
         return merged
-    # extend only copies: XLA records one of their threads (jax 0.11: ``CopyThunk``)
+    # extend only copies: XLA records just one of a copy's threads (jax 0.11: ``CopyThunk``)
     copies = computes & events.where_name(_XLA_COPY.fullmatch)
     before, at, after = merged.owner[:-2], merged.owner[1:-1], merged.owner[2:]
     may_belong = (before != NONE) & (at != NONE) & (after != NONE)
     may_belong &= copies[before] & events.is_kind("step")[at] & computes[after]
-    # no ``Execute`` runs (begun == ended) until all threads have copied their shares
+    # extend while no ``Execute`` event runs (begun == ended): other threads are still copying
     middle = (merged.start_ns[1:-1] + merged.end_ns[1:-1]) // 2
     begun = np.searchsorted(np.sort(events.start_ns[runs]), middle, side="right")
     ended = np.searchsorted(np.sort(events.end_ns[runs]), middle, side="right")

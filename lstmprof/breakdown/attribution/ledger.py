@@ -63,7 +63,7 @@ def ledger(
 
 
 def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_EVENTS) -> pa.Table:
-    """Return the ledger, batch by batch for profiles with more than ``size`` events."""
+    """Compute the ledger in batches if the profile has more than ``size`` events."""
     batches, sums = Batches(packed, size, READS), _Sums(windows)
     if not batches.divisible:
         return ledger(packed.table(READS), windows)
@@ -91,7 +91,7 @@ class _Sums:
         within: tuple[int, int] | None,
         waits: AllWaits,
     ) -> None:
-        """Add a batch of events, which lies ``within`` (start, end)."""
+        """Add the time of a batch of events ``within`` (start, end); None means all events."""
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
         attribution = Attribution(events)
         for rank_number, (rank, own) in enumerate(self._of_rank.items()):

@@ -1,8 +1,6 @@
-"""Find when each device was idle before an activity, and which host event can show why.
+"""Find the idle times of each device, and which host events may show the causes.
 
-If several activities run at once, the time belongs to one of them: compute before collectives,
-copies and memsets (docs/ledger.md). The whole profile is read, because a device may become idle
-before the step, and launch latency is a median over all launches.
+The search covers the whole profile, because a device may become idle before a step begins.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import content_order
 from lstmprof.runs.invariants import MOST_NS
 
-#: Priority of copies and memsets if activities run at once; compute has 0 and comes first.
+#: Kind of activity → priority if several run at once (lowest first; compute: 0).
 _KIND_CLASS = {"memcpy": 2, "memset": 3}
 _COLLECTIVE_CLASS = 1
 
@@ -41,7 +39,6 @@ class DeviceActivity:
 
 
 def device_activities(events: EventTable, rank: int | None) -> Iterator[DeviceActivity]:
-    """Yield the devices of ``rank`` that have activities."""
     rows = events.rows_of_rank(rank)
     rows = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
     device = events.ints("device", UNKNOWN)
@@ -75,14 +72,14 @@ def _classes(events: EventTable) -> Ints:
 
 #: Longest launch latency: this multiple of the median, but at least this many ns (docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
-#: Share of explaining events above which all are read, because a selection saves no time.
+#: Largest share of events to select. For a larger share, reading all is faster.
 MOST_EXPLAINING = 0.7
 _NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device was idle in a profile, and the longest time that counts as latency."""
+    """When a device was idle in a profile, and the longest wait that counts as latency."""
 
     since_ns: Ints  # when the device became idle, for each time that it was idle
     until_ns: Ints  # when the next activity began
@@ -91,7 +88,7 @@ class Waits:
     ends_ns: int  # end of the device's last activity
 
     def since(self, until_ns: Ints) -> Ints:
-        """Return when the device became idle before each activity that began at ``until_ns``."""
+        """Return the starts of the idle times that ended at ``until_ns``."""
         return self.since_ns[np.searchsorted(self.until_ns, until_ns)]
 
 
@@ -100,14 +97,13 @@ AllWaits = Mapping[int | None, Mapping[int, Waits]]
 
 
 def waits_of(device: DeviceActivity) -> Waits:
-    """Return the idle times of a device, from all its activities in the profile."""
     gaps = _Gaps()
     gaps.add(device)
     return gaps.waits()
 
 
 class _Gaps:
-    """Collects a device's idle times from batches of its activities, in order."""
+    """Collects a device's idle times from batches of activities, sorted by start."""
 
     def __init__(self) -> None:
         self._reached = _NEVER
@@ -118,7 +114,7 @@ class _Gaps:
         reached = np.maximum.accumulate(np.append(self._reached, device.end_ns))
         self._reached = int(reached[-1])
         after_gap = np.flatnonzero(device.start_ns > reached[:-1])
-        # mark gaps before a single activity: among several, the awaited activity is unknown
+        # mark gaps before one activity: if several start at once, the awaited activity is unknown
         alone = np.append(device.start_ns[1:] > device.start_ns[:-1], True)[after_gap]
         columns = (reached, device.start_ns, device.launch, device.returned_ns)
         since, until, launch, returned = (column[after_gap] for column in columns)
@@ -138,9 +134,9 @@ class _Gaps:
 
 
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
-    """Return the idle times of each device of ``ranks``; events must be sorted by start."""
+    """Find the idle times of each device of ``ranks`` in events sorted by start."""
     gaps: dict[tuple[int, int], _Gaps] = {}
-    # per device: latest activities so far; the next piece may have more with the same start
+    # delay each device's last activities: the next piece may begin with an equal start_ns
     late: dict[tuple[int, int], Ints] = {}
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():
@@ -160,7 +156,7 @@ def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, d
 
 
 def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int], Ints]]:
-    """Yield each (rank, device) of ``piece``, with the rows of its activities that take time."""
+    """Yield the rows of activities with a duration, by (rank, device)."""
     kinds = [kind in ACTIVITY_KINDS for kind in packed.texts("kind")]
     chosen = np.array([*kinds, False])[packed.codes("kind", piece)]
     chosen &= (packed.values("dur_ns", piece) > 0) & packed.has_value("device", piece)
@@ -183,7 +179,7 @@ def _packed_activity(packed: Packed, device: int, rows: Ints) -> DeviceActivity:
 
 
 def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
-    """Mark the events that may show what a device waited for (None: all)."""
+    """Mark the events that may show what a device waited for, or return None for all."""
     of = event_types(packed)
     active = [kind in ACTIVITY_KINDS for kind in of.kind]
     devices = {*of.device[active].tolist()} - {UNKNOWN}
@@ -199,7 +195,7 @@ def may_explain_waits(packed: Packed, windows: Sequence[Window], waits: AllWaits
     for piece in packed.pieces():
         start = packed.values("start_ns", piece).astype(np.int64)
         place = places_among(ends, start)
-        # mark events that run while a device is idle, before the awaited launch call
+        # mark events that run in a time in which host events may explain waits
         explaining[piece] = begins[place] < start + packed.values("dur_ns", piece)
         explaining[piece] |= always[packed.codes("kind", piece)]
     return explaining if explaining.mean() < MOST_EXPLAINING else None
@@ -211,7 +207,7 @@ def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> 
     closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
     parts = []
     for of in waits:
-        # if a step ends during the wait, host events in the whole wait may explain it
+        # use host events of the whole wait if a step ends during the wait
         has_end = np.searchsorted(closed, of.since_ns, "right") < np.searchsorted(
             closed, of.until_ns, "right"
         )
@@ -225,7 +221,7 @@ def _explaining_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> 
 
 
 def _exact_order(packed: Packed, rows: Ints) -> Ints:
-    """Return indices that sort ``rows``, in order of start, also by end and correlation id."""
+    """Return indices that sort rows of equal start by end and correlation id."""
     start = packed.values("start_ns")[rows]
     alike = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])

@@ -1,4 +1,4 @@
-"""Check the quality of a profile: what it contains, what it lacks, and what recording cost."""
+"""Check a profile: recorded data, missing data, and the cost of recording."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from lstmprof.events.table import NONE, UNKNOWN
 
 #: Columns of the events to read.
 _READS = ("event_id", "kind", "start_ns", "dur_ns", "rank", "shapes", "launch_id")
-#: Kinds of missing data: the program used a GPU, or may have, but the profile has no GPU activity.
+#: Kinds of missing data if the program may have used a GPU, but the profile has no GPU activity.
 NO_GPU_LACKS = ("TPU not read", "no GPU activity", "no ops or kernels of the program", GPU_UNSEEN)
 
 
@@ -134,16 +134,17 @@ def _by_rank(events: Packed, rows: Ints) -> dict[int | None, Ints]:
     return {n: rows[members] for n, members in zip(numbers, group.members(), strict=True)}
 
 
-#: Share of affected time or events above which numbers are doubtful (warn) or untrusted (fail).
+#: Largest overhead of the profiler (share of a step) without a warning, and largest overhead or
+#: affected share of time or events without a failure.
 WARN_SHARE, FAIL_SHARE = 0.10, 0.20
 
-#: Answer of a check: (state, sentence[, affected share]).
+#: Answer of a check: state, sentence and perhaps the affected share; None: no answer.
 Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 
 @dataclass(frozen=True)
 class Question:
-    """One check: the missing data that it reports, and a function for the answer."""
+    """A check of a profile, such as ``stacks``, with a function for the answer."""
 
     name: str
     lacks: tuple[str, ...]
@@ -151,7 +152,7 @@ class Question:
 
 
 def is_counted(lack: Lack, part: Part) -> bool:
-    """Return whether ``check`` reports this kind of missing data."""
+    """Return False if recording slows the run only because of input shapes."""
     return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 
 
@@ -227,8 +228,8 @@ def _clocks(part: Part) -> Answer:
         return OK, early, share
     most = quantity(part.early_ns, "ns")
     sentence = (
-        f"{early}, by up to {most}: the clocks of host and device differ, so launch latencies are "
-        "unknown; record fewer steps"
+        f"{early} (by up to {most}), so the clocks of host and device differ, and launch latencies "
+        "are unknown; record fewer steps"
     )
     return (FAIL if (share or 0.0) > FAIL_SHARE else WARN), sentence, share
 
@@ -318,7 +319,7 @@ QUESTIONS = (
 )
 
 
-#: Checks for which no recipe is printed: a better profile would cost a run or slow each op.
+#: Checks without a recipe: their missing data would need another run, or slow down each op.
 _COSTLY_CHECKS = ("profiler overhead", "stacks", "memory")
 #: Exit status if a check fails, or if ``lstmprof compare --fail-if`` is true.
 FAILED = 3
@@ -326,14 +327,12 @@ _RUN_KINDS = {rule.kind for rule in RULES if rule.of_run} | {NOTE}
 
 
 def check(breakdowns: Sequence[Breakdown]) -> Document:
-    """Check the profiles of ``breakdowns``."""
     runs = [checked(breakdown) for breakdown in breakdowns]
     status = FAILED if any(run.state == FAIL for run in runs) else 0
     return Document(schema_version=VERSION, exit_status=status, runs=runs)
 
 
 def checked(breakdown: Breakdown) -> Checked:
-    """Check the profile of one run."""
     info = breakdown.run.info
     rows = []
     for number, part in enumerate(parts_of(breakdown)):
@@ -354,7 +353,7 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """Return the results of one check for one rank: missing data, then the answer."""
+    """Return the missing data that a check found on a rank, then the check's answer."""
     rows = []
     for lack in part.lacks:
         about_run = lack.kind in _RUN_KINDS  # reported once, with the ``first`` rank

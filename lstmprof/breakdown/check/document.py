@@ -1,6 +1,6 @@
-"""The document that ``lstmprof check --format json`` writes: its fields, and when they are null.
+"""The fields of the document that ``lstmprof check --format json`` writes.
 
-docs/check.schema.json is generated from these records (``make docs``).
+``make docs`` generates docs/check.schema.json from this file.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -30,7 +30,7 @@ class Row(Documented, frozen=True):
     question: Annotated[str, doc("name of the check")]
     state: Annotated[
         State,
-        doc("fail: results that need this are wrong; not recorded: the profile has no answer"),
+        doc("fail: results that need the data are wrong; not recorded: the profile lacks the data"),
     ]
     sentence: Annotated[str, doc("the result, with counts of events")]
     share: Annotated[float | None, doc("affected share, 0–1; null: unknown, or not a share")]
@@ -49,10 +49,7 @@ class Checked(Documented, frozen=True):
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Return each line as two texts, such as ``("  ok            stacks:", "3 frames")``.
-
-        Ranks with the same result share a line: "rank 3 (likewise 0, 1 and 5 more): …".
-        """
+        """Return the lines in two parts: ``("  ok            stacks:", "3 frames")``."""
         alike: dict[tuple[str, str], list[Row]] = {}
         for row in self.rows:
             alike.setdefault((row.question, row.state), []).append(row)

@@ -1,9 +1,7 @@
-"""The clean step: the time of a step if nothing disturbs it, computed from the profiled steps.
+"""The clean step: the time of a step without disturbances and without the profiler's overhead.
 
-docs/ledger.md ("The clean step") defines it: the sum over slots (events that recur in the steps) of
-a low percentile of their times, minus the cost of recording. The cost per event is chosen so that
-the clean step is as long as the timed iterations (steps without a profiler): the ``target``.
-docs/accuracy.md shows how the percentile was chosen.
+A slot is an event that recurs in the steps, such as a matmul. The clean step sums a low percentile
+of each slot's times. Sources: docs/ledger.md ("The clean step"), docs/accuracy.md (the percentile).
 """
 
 from __future__ import annotations
@@ -38,35 +36,39 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
-#: Quantile of times in foreign profiles: the median, because disturbances are unknown.
+#: Quantile of times in other tools' profiles: the median, because disturbances are unknown.
 QUANTILE_FOREIGN = 0.5
-#: Fewest steps in which disturbances can be found; with fewer, the clean step is the mean.
+#: Smallest number of steps at which lstmprof removes disturbances. With fewer steps, the clean step
+#: is the mean.
 LEAST_STEPS = 3
-#: Most events of a profile with a clean step: 5 CPU seconds per million events on a Xeon.
+#: Most events of a profile with a clean step, which takes 5 CPU seconds per million events (Xeon).
 MOST_EVENTS = 2_000_000
-#: Cost of recording an event in a step, divided by its cost in a tight loop. Chosen by hand.
+#: Overhead per event in a step, divided by the overhead in a tight loop. Chosen by hand.
 USUAL_TIMES = 2.0
-#: Profiler with factor 1 instead of ``USUAL_TIMES``; measured in an eager step: 0.1.
+#: Profiler with the factor 1 instead of ``USUAL_TIMES``. Measured factor in an eager step: 0.1.
 TENSORFLOW_PROFILER = "tf.profiler"
-#: Share of CPU time below which the shortest step is the target. Chosen by hand: with four busy
-#: processes per core, the 10th percentile was 18 ms, the shortest steps 2.4 ms.
+#: CPU share of the steps' thread below which the shortest timed step limits the clean step. Chosen
+#: by hand: with four busy processes per core, the 10th percentile was 18 ms, the shortest steps
+#: 2.4 ms.
 STARVED = 0.5
-#: Logarithm of a thread's slowdown (16 %) on a shared core. Chosen by hand, from eight programs.
+#: Natural logarithm of a thread's slowdown on a shared core (0.15: 16 %). Chosen by hand, from
+#: eight programs.
 SHARED_CORE = 0.15
-#: Logarithm of the slowdown (35 %) if the load per core reaches ``CROWDED``. Measured: 0.0 to 0.4.
+#: Natural logarithm of the slowdown on a crowded machine (0.3: 35 %), and the least load per core
+#: of such a machine. Measured: 0.0 to 0.4.
 CROWDED_CORES, CROWDED = 0.3, 2.0
 
 
 @dataclass(frozen=True)
 class CleanStep:
-    """The clean step of a device or the host: recording and disturbances removed."""
+    """The step of a device or the host without profiler overhead and disturbances."""
 
     rank: int | None
     device: int | None  # None: the host
     windows: tuple[Window, ...] = field(repr=False)  # clean start and end of each step
     intervals: Intervals = field(repr=False)
     span: Span  # length of the step, with its 95 % interval
-    # length of each part, with its 95 % interval; waits of the script also count as Python
+    # length and 95 % interval of each part; time of ``waiting`` is also part of python and host
     parts: Parts = field(repr=False)
     recording: Recording | None  # time that the profiler took; None for another tool's profile
     rare: tuple[Rare, ...]  # events that occur, or take long, in some steps only
@@ -76,16 +78,15 @@ class CleanStep:
 
     @cached_property
     def events(self) -> EventTable:
-        """Return the events of the profile with clean times."""
         return self._clock.moved(self._profiled)
 
     def at(self, instants_ns: Ints) -> Ints:
-        """Convert times of the profile to clean times."""
+        """Convert recorded times to times on the clean step's time axis."""
         return self._clock.at(instants_ns)
 
     @property
     def mean_step(self) -> MeanStep:
-        """Return the clean step as a ``MeanStep`` with parts in ns, summed over all steps."""
+        """Return the clean step's parts in ns, summed over all steps."""
         spent = self.intervals.end_ns - self.intervals.start_ns
         totals = np.bincount(self.intervals.label, weights=spent).astype(np.int64).tolist()
         sums = {self.intervals.labels[label]: ns for label, ns in enumerate(totals) if ns}
@@ -102,14 +103,14 @@ class CleanStep:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Converts profile times to clean times, by linear interpolation."""
+    """Converts recorded times to clean times, by linear interpolation."""
 
     knots_ns: Ints
     clean_ns: Ints  # clean time of each of ``knots_ns``
 
     @classmethod
     def of(cls, intervals: Intervals, left_ns: Ints) -> _Clock:
-        """Make a clock in which each interval takes ``left_ns``, and the gaps stay as they are."""
+        """Make a clock that changes interval lengths to ``left_ns`` and keeps the gaps."""
         start, end = intervals.start_ns, intervals.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end
@@ -120,7 +121,6 @@ class _Clock:
         return cls(knots, first + np.cumsum(spent))
 
     def at(self, instants_ns: Ints) -> Ints:
-        """Convert times of the profile to clean times."""
         if not len(self.knots_ns):
             return instants_ns
         place = np.searchsorted(self.knots_ns, instants_ns, side="right") - 1
@@ -135,12 +135,10 @@ class _Clock:
         return np.asarray(np.where(into == last - first, to_last, inside) + before + after)
 
     def moved(self, events: EventTable) -> EventTable:
-        """Return ``events`` with clean times."""
         start, end = self.at(events.start_ns), self.at(events.end_ns)
         return events.with_columns({"start_ns": start, "dur_ns": end - start})
 
     def window(self, window: Window) -> Window:
-        """Return ``window`` with a clean start and end."""
         ends = self.at(np.array([window.start_ns, window.end_ns]))
         return replace(window, start_ns=int(ends[0]), end_ns=int(ends[1]))
 
@@ -159,7 +157,6 @@ def clean_step(
     device: int | None,  # None: the host
     measured: Measured | None,  # None: another tool's profile
 ) -> CleanStep:
-    """Compute the clean step of a device or the host."""
     rank, count = windows[0].rank, len(windows)
     intervals = attributed(events, windows, rank)[device].by_time()
     slots = SlotTimes(events, windows, intervals, device is not None)
@@ -243,7 +240,7 @@ def clean_step(
 def _disturbance(
     measured: Measured, share: float | None, timed: float | None, clean_ns: float, moves: bool
 ) -> Disturbance:
-    """Return how uncertain the clean step is because programs shared the CPUs."""
+    """Estimate the clean step's uncertainty due to other programs on the CPUs."""
     iterations, info = measured.iterations, measured.info
     threads = info.threads or len(info.affinity or (0,))
     threaded = info.device == "cpu" and threads > 1
@@ -267,19 +264,19 @@ def _disturbance(
 
 
 class _Cost:
-    """The cost of recording in each slot (an event that recurs in the steps)."""
+    """The profiler's overhead in each slot (an event that recurs in the steps)."""
 
     def __init__(self, slots: SlotTimes, info: RunInfo, on_device: bool) -> None:
         costs, profiler = costs_of(info), info.profiler
         self._slots = slots
-        # no usual cost on a device: recording host events does not delay a working device
+        # expect no overhead on a device: recording host events does not delay a busy device
         times = 1.0 if profiler == TENSORFLOW_PROFILER else USUAL_TIMES
         self._usual = 0.0 if on_device else max(times * costs.least_ns, costs.usual_ns)
         self._costs = costs
         own_ranges = costs.measured and not on_device
         self._recorded = recorded(slots.events, slots.intervals, own_ranges=own_ranges)
-        # compute mean costs per slot: of framework events (× ns per event), of capture's ranges
-        # (ns)
+        # compute means per slot: number of framework events, and ns of overhead of the capture's
+        # ranges
         self._of_events = self._mean(self._recorded.events.ns(costs.shape))
         self._of_ranges = self._mean(self._recorded.ranges.ns(costs.own_range))
 
@@ -288,18 +285,18 @@ class _Cost:
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
     def usual(self, times: Floats) -> Floats:
-        """Return the usual cost of recording per slot, in ns."""
+        """Return the expected overhead per slot in ns, before any fit to timed steps."""
         return self._slot_costs_ns(times, self._usual_event_ns(times))
 
     def _usual_event_ns(self, times: Floats) -> float:
         return min(self._usual, self._shortest(times))
 
     def _slot_costs_ns(self, times: Floats, event_ns: float) -> Floats:
-        """Return the recording cost per slot: ``event_ns`` per event, at most ``times``."""
+        """Return the overhead in ns per slot, at most the slot's time."""
         return np.minimum(event_ns * self._of_events + self._of_ranges, times)
 
     def _shortest(self, times: Floats) -> float:
-        """Return the 10th percentile of slots' ns per event, an upper limit of an event's cost."""
+        """Return an upper limit of overhead per event: the 10th percentile of time per event."""
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf
@@ -311,14 +308,14 @@ class _Cost:
     def per_slot(
         self, times: Floats, timed: float | None, most: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
-        """Return the cost of recording in each slot, and a summary of these costs."""
+        """Return the overhead in ns of each slot, and a summary for the whole step."""
         share, steps = self._slots.share, self._slots.steps
 
         def rest_ns(cost_ns: float) -> float:
             return float((times - self._slot_costs_ns(times, cost_ns)) @ share)
 
         cost_ns = self._usual_event_ns(times)
-        # choose the cost of recording with which the rest of the step takes ``timed``
+        # choose the overhead per event that shortens the step to ``timed``
         if timed is not None and timed < rest_ns(0.0):
             solved_ns = _solved(rest_ns, timed, self._costs.most_ns)
             cost_ns = max(solved_ns, cost_ns) if only_bound else solved_ns
@@ -338,7 +335,7 @@ class _Cost:
 
 
 def _solved(rest_ns: Callable[[float], float], timed: float, high: float) -> float:
-    """Find the cost per event for which ``rest_ns(cost)`` equals ``timed``."""
+    """Find the overhead per event that shortens the step to ``timed`` ns."""
     low = 0.0
     for _ in range(40):
         middle = (low + high) / 2

@@ -1,8 +1,6 @@
-"""Find events that occur, or take long, in some steps only: the clean step may hide them.
+"""Find events that the clean step may hide, such as a wait for input in every third step.
 
-An example is a wait for input in every third step. Calls of the same name count together, such as
-allocations in the first step. Preemptions by other processes hit different events in each step, so
-they are not listed.
+These events occur, or take long, in some steps only.
 """
 
 from __future__ import annotations
@@ -21,11 +19,13 @@ from lstmprof.events.threads import STATES, state_codes
 
 #: Share of the steps below which an event is rare.
 RARE_SHARE = 0.5
-#: Least share of a clean step that a listed rare event takes.
+#: Smallest time of a rare event, as a share of the clean step, at which lstmprof lists the event.
 LEAST_RARE_SHARE = 0.02
 #: Multiple of an event's usual time above which the event is long.
 LONG = 3
-#: A long event's least share of the extra time, and least multiple of the event's usual share.
+#: Smallest share of the steps' time beyond the clean step at which lstmprof lists a long event:
+#: ``LEAST_EXTRA_SHARE``, or ``LEAST_TIMES_USUAL`` times the event's usual share of a step if
+#: larger.
 LEAST_EXTRA_SHARE, LEAST_TIMES_USUAL = 0.5, 4
 #: Path in the names of Python frames inside PyTorch's own profiler.
 _PROFILER = "torch/profiler/"
@@ -52,7 +52,6 @@ def now_and_then(
     on_device: bool,  # ignore calls that wait for the device
     foreign: bool,  # another tool's profile: one long event is not just noise
 ) -> tuple[Rare, ...]:
-    """Find the events that occur, or take long, in some steps only."""
     if not len(events):
         return ()
     # ignore a device's copies of host ranges: their kernels may run in a later step
@@ -63,7 +62,7 @@ def now_and_then(
     if on_device:
         waits = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
         slot = np.where(waits, NONE, slot)
-    # date activities by their launch, because the host may run ahead by steps
+    # assign each activity to the step of its launch, because the host may run steps ahead
     launch = events.rows_named("launch_id")
     at_ns = np.where(launch != NONE, events.start_ns[launch], events.start_ns)
     step = np.searchsorted(np.sort([w.start_ns for w in windows]), at_ns, side="right")
@@ -98,7 +97,7 @@ def _in_few_steps(
     launched_ns = Forest(around).beneath(np.where(launch != NONE, events.dur_ns, 0))
     outer = np.flatnonzero(rare & (values_at(nearest(around, rare), around) == NONE))
     groups = Groups(names[outer], step[outer])
-    # count a host event as at least as long as the activities that it launches
+    # use the time of the launched activities if longer than the host event
     cell_ns = groups.sums(np.maximum(events.dur_ns, launched_ns)[outer])
     name_of = names[outer][groups.first]
     long = cell_ns >= least_ns
@@ -116,7 +115,7 @@ def _long_in_some(
     step_ns: float,
     quantile: float,
 ) -> list[Rare]:
-    """Find the events whose long times explain why some steps are long."""
+    """Find events that make some steps long."""
     differ_ns = sum(max(w.end_ns - w.start_ns - step_ns, 0.0) for w in windows)
     rows = np.flatnonzero(key != NONE)
     by_step = Groups(key[rows], step[rows])

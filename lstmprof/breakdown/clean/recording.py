@@ -1,9 +1,8 @@
 """Compute the profiler's own time in each time interval of the profiled steps (docs/ledger.md).
 
-Recording an event costs time before its recorded start, inside it, and after its recorded end. A
-loop of one trivial call shows the least cost. In a real step an event costs more, because the
-profiler's code and data have left the caches: with torch.profiler 0.7 to 0.9 µs in the loop and 1.4
-to 1.9 µs in the steps of torch-lstmcell-basic (torch 2.13, Xeon with two CPUs).
+Recording an event with torch.profiler takes 0.7 to 0.9 µs in a loop of one trivial call, but 1.4 to
+1.9 µs in the steps of torch-lstmcell-basic, because the profiler's code and data have left the
+caches (torch 2.13, Xeon with two CPUs).
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ from lstmprof.events.threads import thread_ids
 from lstmprof.runs.fields import RecordingInfo
 from lstmprof.runs.metadata import RunInfo
 
-#: Cost of recording a host event in ns, if the run did not measure it. From 20,000 calls of
-#: ``.item()`` (two ops) on an EPYC, torch 2.13: 2.5 ms without the profiler, 9.7 ms with it.
+#: Default cost of recording a host event, in ns. Source: 20,000 calls of ``.item()`` (two ops) took
+#: 2.5 ms without and 9.7 ms with the profiler (torch 2.13, EPYC).
 RECORDING_NS = 180
-#: Cost of a host event in other profilers, from jax 0.10 (3.2 and 4.8 µs, 14 events) and TensorFlow
-#: 2.21 (5.2 and 5.7 µs, 8 events).
+#: Profiler → default cost of recording a host event, in ns. Source: calls without and with the
+#: profiler, in jax 0.10 (3.2 and 4.8 µs, 14 events) and TensorFlow 2.21 (5.2 and 5.7 µs, 8 events).
 QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
-#: Highest cost of recording an event: ns, or a multiple of its cost in a tight loop. Measured: 3.1
-#: µs on an EPYC (tf.profiler), and 2.7 times on a Xeon (torch.profiler).
+#: Highest cost of recording an event: this many ns, or this multiple of the cost in a tight loop if
+#: larger. Measured: 3.1 µs on an EPYC (tf.profiler), and 2.7 times on a Xeon (torch.profiler).
 MOST_RECORDING_NS, MOST_TIMES = 3_000, 4
 #: Names of the ranges that a capture writes around a step and its phases.
 OWN_RANGES = frozenset({"step", "input", "forward", "loss", "backward", "optimizer"})
-#: Causes of idle time for which no host thread is to blame.
+#: Causes of idle time that the recording of host events does not lengthen.
 _NO_HOST = (LATENCY, QUEUED, UNATTRIBUTED)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The profiler's cost of one event: before its start, inside it, and after its end."""
+    """The time to record one event: before the start, inside, and after the end."""
 
     before_ns: float
     inside_ns: float
@@ -77,7 +76,7 @@ def costs_of(info: RunInfo) -> Costs:
 
 
 def _event(loop: RecordingInfo) -> Cost:
-    """Return the cost of one event in a loop of one trivial call."""
+    """Return the cost of recording one event in a loop of one trivial call."""
     whole, inside = loop.event_ns or 0.0, loop.event_inside_ns or 0.0
     before = (whole - inside) / 2 if loop.event_before_ns is None else loop.event_before_ns
     return Cost(before, inside, whole - inside - before)
@@ -96,14 +95,14 @@ def _median(costs: list[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Borders:
-    """Numbers of events whose recording took time in each time interval."""
+    """How many events begin or end at the borders of each time interval."""
 
     before: Ints  # events that begin at the end of the interval
     own: Ints  # ends that interval and own event share (0, 1 or 2)
     after: Ints  # events that end at the start of the interval
 
     def ns(self, cost: Cost) -> np.ndarray:
-        """Return the time of recording in each time interval."""
+        """Return the cost of recording in each time interval."""
         return np.asarray(
             self.before * cost.before_ns
             + self.own * cost.inside_ns / 2
@@ -113,7 +112,7 @@ class Borders:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The ``Borders`` of the framework's events, and of the ranges that the capture adds."""
+    """Event counts (``Borders``) of the framework's events and of the capture's ranges."""
 
     events: Borders
     ranges: Borders
@@ -133,7 +132,7 @@ def recorded(events: EventTable, intervals: Intervals, *, own_ranges: bool) -> R
     ranges = events.is_kind("step", "range") & events.where_name(OWN_RANGES.__contains__)
     ranges = ranges & on_host if own_ranges else np.zeros(len(events), dtype=np.bool_)
     parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
-    # omit idle time that a faster host would not shorten, such as launch latency
+    # count no cost in idle time that recording does not lengthen, such as launch latency
     host = ~np.isin(parts[intervals.label].astype(str), _NO_HOST)
     return Recorded(
         _borders(events, intervals, on_host & ~ranges, host),
@@ -171,7 +170,7 @@ def _borders(events: EventTable, intervals: Intervals, chosen: Flags, host: Flag
 
 
 def _count_equal(thread: Ints, event_ns: Ints, own: Ints, interval_ns: Ints) -> Ints:
-    """Count, for each interval, the events on its thread (``own``) at its time."""
+    """Count, for each interval, the events with equal thread (``own``) and time."""
     if not len(thread):
         return np.zeros(len(own), dtype=np.int64)
     threads = int(max(thread.max(initial=NONE), own.max(initial=NONE))) - NONE + 1

@@ -1,8 +1,7 @@
-"""Find the time in which the user's script waits: it sleeps, or waits for a lock.
+"""Find the time in which the user's script sleeps or waits for a lock.
 
-A profile does not show whether a thread between two ops computes or waits. So, after the measured
-steps, ``capture.worker.lines`` samples how long each line of the script waits. The longest times
-between ops get this time, because a wait is one long time.
+``capture.worker.lines`` samples how long each line of the script waits, because a profile does not
+show these waits. This file assigns the sampled waits to the longest times between ops.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from lstmprof.runs.fields import ScriptLine
 
 #: Name of the idle time in which the script waits.
 SCRIPT_WAITS = "waiting"
-#: Pattern of calls that sleep; on a busy machine, sleeps take no longer, but other waits do.
+#: Pattern of calls that sleep: unlike other waits, a sleep takes no longer on a busy machine.
 SLEEPS = re.compile(r"time\.sleep")
-#: Share of all waits below which a gap gets waits last. Chosen by hand.
+#: Share of the script's waits below which a gap between ops is filled last. Chosen by hand.
 LEAST_SHARE = 0.05
 
 
@@ -35,7 +34,7 @@ def slept_ns(lines: Iterable[ScriptLine]) -> int:
 
 
 def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptLine]) -> Intervals:
-    """Mark the times at which the script waited, in the intervals of a host."""
+    """Label the times between ops in which the script waited as ``waiting``."""
     waits_ns = sum(line.waits_ns or 0 for line in lines if not line.beside)
     is_between = np.array([label in BETWEEN_OPS for label in intervals.labels], dtype=np.bool_)
     length_ns = intervals.end_ns - intervals.start_ns
@@ -45,7 +44,7 @@ def with_waits(events: EventTable, intervals: Intervals, lines: Iterable[ScriptL
     around = nearest(events.rows_named("parent_id"), prepares(events))
     is_input = values_at(around, intervals.row[gaps]) != NONE
     is_short = length_ns[gaps] < LEAST_SHARE * waits_ns
-    # fill gaps in this order: preparation of the input, then the longest times between ops
+    # sort the gaps of a step: long before short, then input before other code, then by length
     gaps = gaps[np.lexsort((-length_ns[gaps], ~is_input, is_short, intervals.window[gaps]))]
     window, length_ns = intervals.window[gaps], length_ns[gaps]
     before_ns = np.cumsum(length_ns) - length_ns

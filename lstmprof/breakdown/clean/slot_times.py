@@ -1,6 +1,7 @@
-"""The time of each slot in each step, and its time without disturbances.
+"""Compute the time of each slot in each step, and the slot's time without disturbances.
 
-A slot is an event that recurs in the steps (``slots``), on one device or on the host.
+A slot is an event that recurs in the steps, such as the third matmul of the second layer
+(``slots``).
 """
 
 from __future__ import annotations
@@ -24,21 +25,23 @@ from lstmprof.events.table import NONE, EventTable
 
 Floats = NDArray[np.float64]
 
-#: Largest difference in numbers of events between steps of equal work. TensorFlow's profiles differ
-#: by 74 % (16 samples), because the profiler omits short ops.
+#: Largest difference in number of events between steps of equal work, as a share. TensorFlow's
+#: profiles differ by 74 % (16 samples), because the profiler omits short ops.
 VARYING_SHARE = 0.05
-#: Multiple of the shortest times at which alike slots are disturbed, and fewest such slots. Chosen
-#: by hand.
+#: Smallest ratio of median to low time, and smallest size, at which lstmprof treats a group of
+#: slots with equal code as disturbed. Chosen by hand.
 SPREAD, LEAST_ALIKE = 3, 8
-#: Fewest long steps of a stall, their least share of all steps, and a stall's least share of a
-#: step. Chosen by hand, on simulated stalls.
+#: Smallest number of steps with a long wait, smallest share of such steps, and smallest share of a
+#: step that the wait takes, at which lstmprof treats the wait as a stall (a wait that the script
+#: causes). Chosen by hand, on simulated stalls.
 STALL_STEPS, STALL_SHARE, LEAST_STALL_SHARE = 2, 0.2, 0.05
-#: Least share of all stalls together: in the extra time of all waits, and in the step.
+#: Smallest sum of all stalls at which lstmprof accepts the stalls: as a share of the excess of all
+#: waits over usual waits, and as a share of the step.
 MOST_OF_EXCESS, LEAST_STALLED = 0.75, 0.15
 
 
 class SlotTimes:
-    """The time of each slot (an event that recurs) in each step, called a cell."""
+    """The times of slots (events that recur in the steps); a cell is a slot in one step."""
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class SlotTimes:
         self.sorted_ns = self.cell_ns[self._order]
         self.present = np.bincount(self.slot_of_cell, minlength=self.count)
         self.first = np.cumsum(self.present) - self.present
-        # label each slot like its longest interval: intervals of an idle slot may differ in cause
+        # give each slot its longest interval's label: intervals of an idle slot may differ in cause
         self.label = np.zeros(self.count, dtype=np.int64)
         by_length = np.argsort(self.length_ns, kind="stable")
         self.label[self.slot[by_length]] = intervals.label[by_length]
@@ -76,18 +79,18 @@ class SlotTimes:
         absent = np.bincount(slot, minlength=self.count)
         whole_ns = np.bincount(self.slot, self.length_ns, minlength=self.count)
         long = whole_ns >= LEAST_STALL_SHARE * present * self.length_ns.sum() / self.steps
-        # count only long gaps, because short gaps just move between neighbouring activities
+        # keep long gaps only: in other steps, short gaps lie before neighbouring activities
         counted = long & (present < absent)
         return np.asarray((slot * self.steps + window)[counted[slot]])
 
     @property
     def share(self) -> Floats:
-        """Return for each slot the share of steps in which it occurs, 0–1."""
+        """Return the share of steps that contain each slot, 0–1."""
         return np.asarray(self.present / self.steps)
 
     @property
     def vary(self) -> bool:
-        """Return whether steps may do different work, from their numbers of events."""
+        """Return whether steps differ in number of events, and so perhaps in work."""
         starts = np.sort(self.events.start_ns)
         ends = [(w.start_ns, w.end_ns) for w in self._windows]
         counts = [int(np.diff(np.searchsorted(starts, np.array(pair)))[0]) for pair in ends]
@@ -95,7 +98,7 @@ class SlotTimes:
 
     @property
     def work_varies(self) -> bool:
-        """Return whether the steps ``vary``, or the shapes of layers or matmuls differ."""
+        """Return whether steps differ in number of events or in shapes of layers or matmuls."""
         if self.vary:
             return True
         codes, _ = self.events.texts("shapes")
@@ -110,13 +113,13 @@ class SlotTimes:
     @property
     def moves(self) -> bool:
         """Return whether time moves between slots from step to step."""
-        # sum the slots that some steps lack: their time is in other slots if short ops are omitted
+        # sum the slots that some steps lack: if a profiler omits an op, another slot gets the time
         mean_ns = self.means() * self.share
         partial_ns = float(mean_ns[self.present < self.steps].sum())
         return self.vary or partial_ns >= LEAST_STALLED * float(mean_ns.sum())
 
     def occasional_ns(self, times: Floats, quantile: float) -> float:
-        """Return the mean ns per step of work that the step at ``quantile`` does not do."""
+        """Return the mean ns per step of work that a step at ``quantile`` lacks."""
         step_of_cell = self.cells % max(self.steps, 1)
         steps_ns = np.bincount(step_of_cell, times[self.slot_of_cell], minlength=self.steps)
         ns = float(steps_ns.mean() - np.quantile(steps_ns, quantile))
@@ -127,7 +130,7 @@ class SlotTimes:
         rare = 2 * self.present <= self.steps
         step, extra = self.cells % max(self.steps, 1), rare[self.slot_of_cell]
         extra_ns = np.bincount(step[extra], self.cell_ns[extra], minlength=self.steps)
-        # usual: extra work no longer than a timed iteration (a first evaluation compiles: longer)
+        # find usual steps: extra work that is longer than a timed iteration is compilation
         usual = (extra_ns <= longest_ns)[step]
         return np.asarray(rare & (np.bincount(self.slot_of_cell, usual, minlength=self.count) == 0))
 
@@ -153,7 +156,7 @@ class SlotTimes:
         group = place[like]
         usual = lowest[group]
         spread = (middle[group] > SPREAD * usual) & (sizes[group] >= LEAST_ALIKE)
-        # mark disturbed slots: a busy machine disturbs some of a hundred alike ops, not all
+        # use the usual time of equal code for slots that a busy machine delays
         disturbed = spread & (medians > 1.5 * least) & (times > 2 * usual)
         return np.asarray(np.where(disturbed, usual, times))
 
@@ -165,7 +168,7 @@ class SlotTimes:
         def at(tried: float) -> Floats:
             return np.where(extra, times, np.maximum(times, self.quantiles(tried)))
 
-        # bisect the quantile: the times' sum is too small if the profiler omits other ops per step
+        # bisect the quantile: the sum is too small if the profiler omits different ops per step
         low, high = quantile, 1.0
         for _ in range(12):
             middle = (low + high) / 2
@@ -181,7 +184,7 @@ class SlotTimes:
         return np.asarray(below + (at - low) * (above - below))
 
     def stalled(self, times: Floats, *, only_input: bool, blocked_ns: float = 0.0) -> Floats:
-        """Return the times of slots whose waits are long in some steps, else 0."""
+        """Return the times of slots with long waits of the script, and 0 for other slots."""
         means = self.means()
         waits = self._may_block if blocked_ns else self._is_idle | self._on_device
         excess = np.where(waits, np.maximum(means - times, 0), 0.0) * self.share
@@ -194,7 +197,7 @@ class SlotTimes:
         stalls &= excess >= least_ns
         if not blocked_ns:
             stalls &= means > SPREAD * times
-            # keep only waits for input: on a busy machine, threads wait for each other in any step
+            # keep waits for input only: on a busy machine, any wait between threads may be long
             if only_input:
                 stalls &= self._prepares_input
         whole_ns = float(excess[stalls].sum())
@@ -217,7 +220,7 @@ class SlotTimes:
         )
 
     def long_waits_ns(self, times: Floats) -> float:
-        """Return how many ns per step the script may wait long, if slots take ``times``."""
+        """Sum the long slots in which the script may wait, in ns per step."""
         ns = np.where(self._may_block, times * self.share, 0.0)
         return float(ns[ns >= LEAST_STALL_SHARE * (times @ self.share)].sum())
 
@@ -235,15 +238,15 @@ class SlotTimes:
         )
 
     def new_lengths(self, times: Floats) -> Ints:
-        """Return interval lengths in ns such that each slot takes the given ``times``."""
+        """Return interval lengths in ns with which each slot takes ``times``."""
         here = self.cell_of[: len(self.slot)]
-        # on a device, cut the longest gaps, whose causes differ from the causes of short gaps
+        # shorten only the longest gaps of a device: short gaps have other causes
         cells_ns = self._cells_with_means(times) if self._on_device else times[self.slot_of_cell]
         ends = np.rint(np.cumsum(cells_ns[here] * (self.length_ns / self.cell_ns[here])))
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cells_with_means(self, times: Floats) -> Floats:
-        """Return times per slot and step, cutting the longest gaps to get the means."""
+        """Shorten the longest gaps of each idle slot until the slot's mean is ``times``."""
         slot, sorted_ns = self.slot_of_cell[self._order], self.sorted_ns
         place = np.arange(len(slot)) - self.first[slot]
         before: Floats = np.append(0.0, np.cumsum(sorted_ns))[:-1]
@@ -259,7 +262,7 @@ class SlotTimes:
         return np.where(self._is_idle[self.slot_of_cell], cells_ns, times[self.slot_of_cell])
 
     def matrix(self, slots: Ints) -> Floats:
-        """Return an array (slot, step) of times of ``slots``; infinite if a step lacks a slot."""
+        """Return the times of ``slots`` as (slot, step), infinite if a step lacks a slot."""
         place = np.full(self.count, NONE, dtype=np.int64)
         place[slots] = np.arange(len(slots))
         row = place[self.slot_of_cell]
@@ -271,25 +274,24 @@ class SlotTimes:
 
 #: Half the width of a normal distribution's 95 % interval, in standard deviations.
 Z95 = 1.96
-#: Standard deviation of the logarithm of step time, between processes with one thread. Measured on
-#: 25 quiet processes of torch-lstmcell-fused.
+#: Standard deviation of log step time between processes with one thread. Measured on 25 quiet
+#: processes of torch-lstmcell-fused.
 BETWEEN_PROCESSES = 0.03
-#: ``BETWEEN_PROCESSES`` with several threads, which may share a core. Measured on two scripts:
-#: 0.20, 0.23.
+#: Standard deviation of log step time between processes with several threads, which may share a
+#: core. Measured on two scripts: 0.20, 0.23.
 BETWEEN_THREADED = 0.2
-#: ``BETWEEN_PROCESSES`` if profilers omit other ops per step. Measured: 0.03 (tf-lstmcell), 0.09
-#: (jax-scan).
+#: Standard deviation of log step time between processes if the profiler omits different ops in each
+#: step. Measured: 0.03 (tf-lstmcell), 0.09 (jax-scan).
 BETWEEN_RAISED = 0.06
-#: Fewest processes with which resampling shows how processes with several threads differ.
+#: Smallest number of processes at which resampling estimates the differences between processes.
 CLUSTERS = 3
-#: Usual log ratio of the medians' sum to the 10th percentiles' sum. Measured when quiet: 0.09 and
-#: 0.12.
+#: Log ratio of the sum of slots' medians to the sum of their 10th percentiles on a quiet machine.
+#: Measured: 0.09 and 0.12.
 QUIET_SPREAD = 0.1
-#: Largest natural logarithm (42 %) by which a step may be longer than the sum of low percentiles
-#: if time moves between slots. Chosen by hand; 0 to 14 % in eight captures of tf-lstmcell.
+#: Largest log ratio (0.35: 42 %) of a step to the sum of the slots' low percentiles, for steps in
+#: which time moves between slots. Chosen by hand. Eight captures of tf-lstmcell show 0 to 14 %.
 MOST_MOVED = 0.35
-#: Number of bootstrap resamples, and largest number of slots that are resampled (the slots with the
-#: most time).
+#: Number of bootstrap resamples, and largest number of resampled slots (the longest slots).
 RESAMPLES, MOST_RESAMPLED = 60, 4_000
 
 
@@ -304,7 +306,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The clean time of each slot (a quantile minus recording), and how it was found."""
+    """The clean time of each slot: a quantile of the slot's times, minus overhead."""
 
     times: Floats  # clean time of each slot
     cost_ns: Floats  # cost of recording
@@ -315,7 +317,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Further uncertainties of a clean step, as logarithms of ratios."""
+    """Uncertainties of a clean step that resampling does not show, as log ratios."""
 
     down: float = 0.0  # too long because CPUs were shared
     most: float = math.inf  # limit of the bootstrap's uncertainty
@@ -372,7 +374,7 @@ _Error = tuple[float, float]
 
 
 def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]:
-    """Bootstrap how much too long or too short the step and each part may be."""
+    """Bootstrap the errors of the step and of each part, as log ratios."""
     labels = len(slots.intervals.labels)
     chosen = np.argsort(-estimate.times * slots.share, kind="stable")[:MOST_RESAMPLED]
     table, label = slots.matrix(chosen), slots.label[chosen]
@@ -383,7 +385,7 @@ def _errors(slots: SlotTimes, estimate: Estimate) -> tuple[_Error, list[_Error]]
     for number in range(RESAMPLES + 1):
         picked = generator.integers(0, len(rounds), len(rounds))
         steps = [rounds[p][generator.integers(0, len(rounds[p]), len(rounds[p]))] for p in picked]
-        # compute the estimate itself as number 0: from all steps, without resampling
+        # use all steps, without resampling, for the estimate itself (number 0)
         steps = steps if number else [np.arange(slots.steps)]
         drawn = np.sort(table[:, np.concatenate(steps)], axis=1)
         present = np.isfinite(drawn).sum(axis=1)

@@ -1,9 +1,7 @@
-"""Match the events of one step with those of the other steps; matching events get the same number.
+"""Give each event a number, the *slot*, which the matching events of other steps share.
 
-This number is the event's *slot*. Host events match by parent, name, kind, shapes and position;
-device activities match by launch and position. If steps differ, the longest common subsequence
-(rapidfuzz) decides, then name and occurrence. All threads except the step's own are treated as
-one thread, because thread pools move work between threads.
+Host events match by parent, name, kind, shapes and position. Device activities match by launch and
+position. If steps differ, the longest common subsequence (rapidfuzz) decides.
 """
 
 from __future__ import annotations
@@ -23,7 +21,8 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Most pairs of events for a search (1 bit per pair); beyond, the n-th events of a name match.
+#: Most pairs of events in a search for the longest common subsequence (1 bit per pair). With more
+#: pairs, the n-th events of a name match.
 MOST_PAIRS = 200_000_000
 #: Pattern of parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, memory
 #: addresses, step numbers.
@@ -46,7 +45,7 @@ class Slots:
 def slots_of_intervals(
     events: EventTable, windows: Sequence[Window], intervals: Intervals, on_device: bool
 ) -> Slots:
-    """Give matching time intervals of different steps the same slot."""
+    """Assign matching time intervals of different steps to one slot."""
     if not len(events):
         slot = numbered(intervals.label)
         return Slots(slot, slot, np.empty(0, dtype=np.int64))
@@ -56,14 +55,14 @@ def slots_of_intervals(
     if on_device:
         busy = np.array([state == "busy" for state, _ in intervals.labels], dtype=np.bool_)
         busy = busy[intervals.label]
-        # make all idle time before an activity one slot, whatever the device waits for
+        # give all idle time before an activity one slot, whatever the cause
         activity_slot = np.where(busy, own, _next_busy(intervals, own, busy))
         slot = numbered(np.where(busy, intervals.label, NONE), activity_slot)
         return Slots(slot, slot, slot_of, _absent(slot, activity_slot, intervals.window, busy))
     label = events.once(_labels, *_LABEL_COLUMNS)
     parent = events.rows_named("parent_id")
     around = np.where(parent != NONE, label[parent], NONE)
-    # make the time between two events inside an event a slot of its own
+    # give the time between two children of an event a slot of its own
     before = _last_child(events, intervals)
     inside = before != NONE
     slot = numbered(intervals.label, own, np.where(inside, slot_of[before], NONE))
@@ -77,7 +76,7 @@ def slots_of_intervals(
 
 
 def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
-    """Return the slot of the next activity in the same step, for each interval."""
+    """Return, for each interval, the slot of the next activity in the step."""
     order = np.lexsort((intervals.start_ns, intervals.window))
     window, sorted_busy = intervals.window[order], busy[order]
     positions = np.where(sorted_busy, np.arange(len(order)), len(order))
@@ -90,7 +89,7 @@ def _next_busy(intervals: Intervals, own: Ints, busy: np.ndarray) -> Ints:
 
 
 def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
-    """Find the gaps that are 0 ns long in a step, but longer in others."""
+    """Return (slot, step) of gaps that are 0 ns long in this step, longer in others."""
     gap_before = np.full(int(activity_slot.max(initial=0)) + 1, NONE, dtype=np.int64)
     gaps = np.flatnonzero(~busy & (activity_slot != NONE))
     gap_before[activity_slot[gaps]] = slot[gaps]
@@ -102,7 +101,7 @@ def _absent(slot: Ints, activity_slot: Ints, window: Ints, busy: np.ndarray) -> 
 
 
 def _last_child(events: EventTable, intervals: Intervals) -> Ints:
-    """Find the last child of each interval's event that began before the interval."""
+    """Find, for each interval's event, the last child that began before the interval."""
     parent = events.rows_named("parent_id")
     inner, own = np.flatnonzero(parent != NONE), np.flatnonzero(intervals.row != NONE)
     around = np.concatenate([parent[inner], intervals.row[own]])
@@ -120,7 +119,7 @@ def _last_child(events: EventTable, intervals: Intervals) -> Ints:
 
 
 def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Give matching events of different steps the same number (slot)."""
+    """Assign matching events of different steps to one slot (a number)."""
     slots = np.full(len(events), NONE, dtype=np.int64)
     if not windows:
         return slots
@@ -159,6 +158,7 @@ def _parents(
     inside = (above != NONE) & (window[above] != NONE)
     inside &= activity | (window[above] == window[rows])
     on_own = thread[rows] == step_thread[window[rows]]
+    # treat all other threads as one thread, because thread pools move work between threads
     role = np.where(on_own, _OWN_THREAD, _OTHER_THREADS)
     role = np.where(thread[rows] < 0, _NO_LAUNCH, role)
     parent = np.full(len(events), NONE, dtype=np.int64)
@@ -170,7 +170,7 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return codes of names, equal for names like ``train#1`` and ``train#2``."""
+    """Return the code of each name. ``train#1`` and ``train#2`` share a code."""
     names, texts = events.texts("name")
     plain = {text: code for code, text in reversed(list(enumerate(texts)))}
     same = np.arange(len(texts) + 1)
@@ -184,7 +184,6 @@ _LABEL_COLUMNS = ("kind", "name", "shapes", "stream")
 
 
 def _labels(events: EventTable) -> Ints:
-    """Give events the same code if type, name, shapes and stream are equal."""
     kinds, shapes = (events.texts(c)[0].astype(np.int64) for c in ("kind", "shapes"))
     return numbered(kinds, names_without_numbers(events), shapes, events.ints("stream", UNKNOWN))
 
@@ -204,7 +203,7 @@ class _Children:
 
 
 def _matched(above: Ints, window: Ints, label: Ints, start_ns: Ints) -> Ints:
-    """Return slots (from 0) of events whose parents have the slots ``above``."""
+    """Return slots from 0, where ``above`` has the slots of the parents."""
     order = np.lexsort((start_ns, window, above))
     above, window, label = above[order], window[order], label[order]
     sequence = Groups(above, window)
@@ -239,7 +238,7 @@ def _occurrences(sequence: Ints, label: Ints) -> Ints:
 
 
 def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Ints) -> Ints:
-    """Return the parents whose children differ between the steps."""
+    """Return the slots of parents whose children differ from step to step."""
     sizes = sequence.sizes()[sequence.of]
     by_parent = numbered(above)
     count = int(by_parent.max(initial=-1)) + 1
@@ -256,7 +255,7 @@ def _parents_that_differ(above: Ints, sequence: Groups, offset: Ints, label: Int
 
 
 def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: Ints) -> None:
-    """Set each event's ``position`` to that of its partner in the longest sequence."""
+    """Set each event's ``position`` to the match's position in the longest sequence."""
     longest = max(ends, key=lambda span: span[1] - span[0])
     size = longest[1] - longest[0]
     if size < 2:
@@ -275,7 +274,7 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(positions: Ints, own: list[int], reference: list[int]) -> None:
-    """Give the other events free ``positions`` of equal labels, or new ones at the end."""
+    """Match the other events by label, or give them positions after ``reference``."""
     unmatched = np.flatnonzero(positions == NONE).tolist()
     if not unmatched:
         return

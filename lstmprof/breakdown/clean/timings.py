@@ -1,7 +1,6 @@
-"""The step time of a run, statistics of its timed iterations, and reasons to doubt them.
+"""The step time of a run, statistics of the timed iterations, and reasons to doubt the times.
 
-Timed iterations are steps that ran without a profiler (timings.parquet). Runs are compared by their
-clean step, which contains no load, preemption or drift, so these are no reasons for doubt.
+Timed iterations (rows of timings.parquet) are steps without a profiler.
 """
 
 from __future__ import annotations
@@ -23,26 +22,31 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column
 from lstmprof.runs.metadata import RunInfo
 
-#: Fewest iterations per process, before and after its profile, that show a changed step time.
+#: Smallest number of iterations before, and after, a process's profile at which lstmprof compares
+#: the step times before and after.
 LEAST_ITERATIONS = 5
-#: Least slowdown after the profile that is reported, and fewest processes with it. Chosen by hand,
-#: above the differences between quiet processes.
+#: Smallest slowdown after profiling, and smallest number of processes, at which lstmprof reports
+#: the slowdown. Chosen by hand, above the differences between quiet processes.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
-#: Largest CPU share of a process's other threads while a thread counts as alone. Chosen by hand.
+#: Largest CPU time of other threads, as a share of the steps' time, at which lstmprof treats the
+#: steps' thread as alone. Chosen by hand.
 ALONE_SHARE = 0.02
 
-#: Largest spread of step times at which steps of varying work are compared. Chosen by hand.
+#: Largest interquartile range of step times (share of the median) at which lstmprof compares
+#: profiled with timed steps if the work of the steps varies. Chosen by hand.
 UNLIKE_SHARE = 0.1
 
 #: CPU time per page fault in ns. Measured on an EPYC: 2.7 to 3.4 µs per first touch of a 4 KiB
 #: page.
 FAULT_NS = 2_700
-#: Least page faults that distort a profile: this many times as many, this share of the step. Chosen
-#: by hand.
+#: Smallest number of a profiled step's page faults (as a multiple of a timed step's), and smallest
+#: time of the additional page faults (as a share of the profiled step), at which lstmprof warns.
+#: Chosen by hand.
 MORE_FAULTS, FAULTS_SHARE = 2, 0.1
-#: Environment variables with which glibc keeps freed memory: an LSTM (torch 2.13) had 0 page faults
-#: per step, not 8,800. The second value is the largest that glibc accepts (mallopt(3): 32 MiB).
+#: Environment variables with which glibc keeps freed memory. An LSTM (torch 2.13) had 8,800 page
+#: faults per step without the variables, and 0 with the variables. glibc accepts at most 32 MiB as
+#: the second value (mallopt(3)).
 KEEP_FREED = (
     "MALLOC_TOP_PAD_=134217728 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824"
 )
@@ -54,7 +58,7 @@ FAULTS = "page faults"
 
 @dataclass(frozen=True)
 class Warning:
-    """A reason to doubt the times of a run, and what to do about it."""
+    """A reason to doubt the times of a run, and the remedy."""
 
     kind: str
     fault: str
@@ -66,6 +70,7 @@ class Warning:
 
 def warnings(iterations: Iterations) -> Iterator[Warning]:
     """Yield the reasons to doubt the ``iterations`` of a run."""
+    # do not warn of load, preemption or drift, because the clean step excludes all three
     info = iterations.info
     governor = info.hardware.cpu_governor
     if governor not in (None, "performance") and info.device == "cpu":
@@ -92,7 +97,7 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
 
 
 def _faults(iterations: Iterations) -> Warning | None:
-    """Warn if a profiled step has far more page faults than a timed one."""
+    """Warn if a profiled step has far more page faults than a timed step."""
     info, faults = iterations.info, iterations.column("minor_faults")
     if not info.profiled_page_faults or not info.profiled_wall_ns or faults is None:
         return None
@@ -102,17 +107,17 @@ def _faults(iterations: Iterations) -> Warning | None:
         return None
     if extra_ns < FAULTS_SHARE * statistics.median(info.profiled_wall_ns):
         return None
-    # warn of new memory: the profiler's memory makes glibc return freed blocks to the kernel
+    # name new memory as the cause: the profiler makes glibc return freed blocks to the kernel
     return Warning(
         FAULTS,
-        f"a profiled step has {count(profiled)} page faults (a timed step: {count(timed)}), so "
-        "ops on new memory take longer in the profile",
+        f"a step has {count(profiled)} page faults with the profiler and {count(timed)} without "
+        "it, so ops that use new memory take longer in the profile",
         f"set {KEEP_FREED} for the program, and profile it again",
     )
 
 
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
-    """Return how much longer all steps take after the profile (0.5: 50 %); None if unsure."""
+    """Return the slowdown of steps after the profile (0.5: 50 %), or None if unsure."""
     long_rounds = [
         (before, after)
         for before, after in pairs
@@ -128,7 +133,7 @@ def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
     return change if change >= STATE_SHARE else None
 
 
-#: Quantile of times that counts as undisturbed, for timed iterations and profiled events.
+#: Quantile of times that lstmprof uses as the undisturbed time of iterations and profiled events.
 QUANTILE = 0.1
 
 
@@ -141,7 +146,6 @@ class Iterations:
 
     @classmethod
     def of(cls, timings: pa.Table | None, info: RunInfo) -> Iterations | None:
-        """Return the iterations in ``timings.parquet`` after warm-up."""
         if timings is None:
             return None
         counted = timings.filter(pc.invert(timings.column("warmup")))
@@ -151,7 +155,7 @@ class Iterations:
         return len(self.table)
 
     def column(self, name: str) -> Ints | None:
-        """Return a column of ``timings.parquet``, if it has no null."""
+        """Return a column of timings.parquet, or None if a value is missing."""
         if name not in self.table.column_names or self.table.column(name).null_count:
             return None
         values: Ints = self.table.column(name).to_numpy().astype(np.int64)
@@ -165,12 +169,12 @@ class Iterations:
 
     @property
     def rounds(self) -> Ints:
-        """Return, for each iteration, the number of the process that ran the iteration."""
+        """Return the number of the process that ran each iteration."""
         rounds = self.column("round")
         return np.zeros(len(self), np.int64) if rounds is None else rounds
 
     def before_and_after(self) -> list[tuple[Ints, Ints]]:
-        """Return the wall times before and after the profile, for each process with both."""
+        """Return each process's wall times before and after the profile."""
         late = self.column("after_profile")
         if late is None:
             return []
@@ -179,14 +183,14 @@ class Iterations:
         return [(before, after) for before, after in halves if len(before) and len(after)]
 
     def quantile_ns(self, quantile: float = QUANTILE, occasional_ns: float = 0.0) -> float:
-        """Return a quantile of the wall times; the default is an undisturbed iteration's time."""
+        """Return the wall time of an undisturbed iteration, or another ``quantile``."""
         usual = float(np.quantile(self.wall_ns, quantile))
-        # add work of only some steps, which the iteration at the quantile may lack
+        # add work that only some iterations do, because the quantile may not include this work
         return usual + min(occasional_ns, max(float(self.wall_ns.mean()) - usual, 0.0))
 
     @property
     def _one_thread(self) -> bool:
-        """Return whether one CPU thread surely did all work; False for a user's own code."""
+        """Return whether one CPU thread surely did all work (never for the user's code)."""
         info = self.info
         alone = info.threads == 1 and len(info.affinity or (0,)) == 1
         users = info.source == OWN_CODE or self.column("thread_cpu_ns") is not None
@@ -201,7 +205,7 @@ class Iterations:
         idle_ns: Ints = np.maximum(self.wall_ns - ran_ns, 0)
         if self._one_thread:
             return idle_ns
-        # limit the kernel's counter, which may include a wait after the iteration
+        # limit the kernel's ``waited_ns``, which may include a wait after the iteration
         waited_ns = self.column("waited_ns")
         return None if waited_ns is None else np.minimum(waited_ns, idle_ns)
 
@@ -235,15 +239,15 @@ class Iterations:
         # waits in few iterations do not count
         most_ns = np.quantile(blocked_ns, 1 - STALL_SHARE)
         typical_ns = max(np.median(blocked_ns), np.minimum(blocked_ns, most_ns).mean())
-        # subtract other threads' waits for a CPU, which may have prolonged the wait
+        # subtract CPU waits of other threads, for which the steps' thread may have waited
         more_ns = float(typical_ns - others_ns.mean() - np.quantile(all_blocked_ns, QUANTILE))
         step_ns = self.quantile_ns() + more_ns
         return more_ns if more_ns >= LEAST_STALLED * step_ns else 0.0
 
     @property
     def _later(self) -> Ints:
-        """Return the later half of the iterations before and after each profile."""
-        # omit earlier iterations, whose input may be ready: a profile was starting or ending
+        """Return the indices of each series' later half (series: before or after a profile)."""
+        # omit the first halves: input may have become ready while a profile started or ended
         late = self.column("after_profile")
         passes = 2 * self.rounds + (0 if late is None else late)
         members = (np.flatnonzero(passes == number) for number in np.unique(passes))
@@ -258,7 +262,7 @@ class Iterations:
         if waits_ns.sum() <= LEAST_LOST * wall_ns.sum():
             return None
         if self._one_thread:
-            # require a thread that never blocked: such a thread waits for a CPU while not running
+            # require a thread that never blocked: then all time without running is a wait for a CPU
             blocked = self.column("voluntary_switches")
             if blocked is None or blocked.any():
                 return None
@@ -267,7 +271,7 @@ class Iterations:
             children = pc.sum(self.table.column("children_waited_ns")).as_py()
             if children or ran_ns is None or all_ns is None:
                 return None
-            # compute blocked time; waits before or after an iteration may hide a part of it
+            # compute blocked time, which waits before or after an iteration may partly hide
             blocked_ns = (wall_ns - waits_ns - ran_ns).sum()
             if blocked_ns > LEAST_LOST * wall_ns.sum():
                 return None
@@ -278,11 +282,10 @@ class Iterations:
 
 _FEW = "the run has no profile of its steps"
 _ENERGY = "mean energy per step, measured by %s in the timed iterations of the first round"
-#: Share of waits for CPUs above which other programs disturb the iterations. Chosen by hand.
+#: Largest share of time that threads wait for CPUs on a calm machine. Chosen by hand.
 MOST_WAITED = 0.05
-#: Least lost time that is mentioned, as a share of the step.
+#: Smallest lost time, as a share of the step, that lstmprof mentions.
 LEAST_LOST = 0.1
-_UNKNOWN = "the machine does not report it"
 
 COLUMNS = (
     Column.integer("iterations", "number of timed iterations after warm-up"),
@@ -299,10 +302,15 @@ COLUMNS = (
     ),
     Column.real(
         "cpu_share",
-        "share of the time in which the step's thread did not wait for a CPU",
-        f"{_UNKNOWN}, or the step runs on several threads or on a GPU",
+        "share of the wall time in which the step's thread did not wait for a CPU",
+        "the operating system does not report how long threads run and wait, or a built-in "
+        "implementation ran on several threads or on a GPU",
     ),
-    Column.real("preemptions", "number of involuntary context switches per iteration", _UNKNOWN),
+    Column.real(
+        "preemptions",
+        "number of involuntary context switches per iteration",
+        "the operating system does not report this number",
+    ),
     Column.real("typical_ns", "10th percentile of the iterations' wall times"),
     Column.real("median_ns", "median of the iterations' wall times"),
     Column.real("mean_ns", "mean of the iterations' wall times"),
@@ -322,7 +330,7 @@ COLUMNS = (
     ),
     Column.integer(
         "compile_ns",
-        "length of the first step of the process, with compilation",
+        "length of the first step of the process, including compilation",
         "the run is not a capture",
     ),
     Column.real(
@@ -370,7 +378,6 @@ class Timings:
 def timings(
     table: pa.Table, info: RunInfo, clean: Span | None = None, *, work_varies: bool = False
 ) -> Timings | None:
-    """Return the statistics of ``timings.parquet``."""
     counted = Iterations.of(table, info)
     if counted is None:
         return None
@@ -410,7 +417,7 @@ def timings(
 def lost_in_words(
     lost_ns: float | None, step_ns: float, cpu_share: float | None, preemptions: float | None = None
 ) -> str:
-    """Describe the time that the median iteration lost; empty if it is short."""
+    """Describe the time lost to other processes, or return "" for little lost time."""
     if not lost_ns or lost_ns < LEAST_LOST * step_ns:
         return ""
     evidence = []
@@ -418,8 +425,10 @@ def lost_in_words(
         evidence.append(f"the step's thread waited for a CPU {percent(1 - cpu_share)} of the time")
     if preemptions:
         evidence.append(f"other threads preempted this thread {preemptions:,.1f} times per step")
-    step = f"the median step without a profiler ({milliseconds(lost_ns + step_ns)} ms)"
-    text = f"other processes and noise took {milliseconds(lost_ns)} ms of {step}"
+    text = (
+        f"other processes and noise add {milliseconds(lost_ns)} ms to the median unprofiled step: "
+        f"{milliseconds(lost_ns + step_ns)} ms instead of {milliseconds(step_ns)} ms"
+    )
     return "; ".join([text, *evidence])
 
 
@@ -430,6 +439,5 @@ def _per_step(counted: Iterations, energy_j: float | None) -> float | None:
 
 
 def slowdowns(steps_ns: Mapping[int, float]) -> dict[int, float]:
-    """Return each step time divided by the shortest one."""
     fastest = min(steps_ns.values(), default=0.0)
     return {key: step / fastest for key, step in steps_ns.items() if fastest > 0}

@@ -1,4 +1,4 @@
-"""Find what a profile lacks; users see this before any result of the profile."""
+"""Find the data that a profile lacks, such as GPU kernels. Users see this before any result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COSTLY = {
     "record_shapes": SHAPES,
     "with_flops": "FLOP counts",
 }
-#: Formats of TensorFlow and JAX, which use a GPU if there is one.
+#: Profile formats of TensorFlow and JAX, which use a GPU by default.
 _GPU_BY_DEFAULT = ("xplane", "trace_viewer", "tf1_timeline")
 #: Most characters of an accelerator's name in a sentence.
 _WIDTH = 60
@@ -49,17 +49,14 @@ class Recording:
 
     @property
     def advice(self) -> Advice:
-        """Return how to record the missing data with the same profiler."""
         return advice_for(self.info.profile_format)
 
     @property
     def launches(self) -> str:
-        """Return the number of kernel launches as text."""
         return counted(self.has.kernel_launches, "kernel launch", "kernel launches")
 
     @property
     def calls(self) -> str:
-        """Return the number of runtime calls as text."""
         return counted(self.has.runtime_calls, "runtime call")
 
     @property
@@ -74,7 +71,6 @@ class Recording:
 
     @property
     def tpu(self) -> str | None:
-        """Return the name of the first TPU in the profile."""
         return next((name for name in self.info.accelerators if "TPU" in name), None)
 
     @property
@@ -110,7 +106,6 @@ class Recording:
 
     @property
     def ops(self) -> int:
-        """Return the number of ops in the steps, or of all ops if no step is marked."""
         return self.has.ops_in_steps if self.has.steps else self.has.ops
 
     @property
@@ -175,8 +170,8 @@ def _unused(r: Recording) -> str:
         )
     return (
         f"the profile names {r.model} but has no {r.device_word} activity and no runtime call; if "
-        f"the program ran on the CPU, nothing is missing; if it used the {r.device_word}, "
-        f"{r.advice.gpu}"
+        "the program ran on the CPU, nothing is missing; if the program used the "
+        f"{r.device_word}, {r.advice.gpu}"
     )
 
 
@@ -184,7 +179,7 @@ def _lost_sentence(r: Recording, lost: int, where: str, why: str, remedy: str) -
     have = "has" if lost == 1 else "have"
     return (
         f"{lost:,} of {r.launches} {have} no recorded kernel, {where} ({why}); the device may have "
-        f"been busy where the profile shows idle time; {remedy}"
+        f"been busy during idle time that the profile shows; {remedy}"
     )
 
 
@@ -196,8 +191,8 @@ def _unlaunched(r: Recording) -> str:
             "these activities are unknown; synchronise before the profiler starts"
         )
     return (
-        f"{share} have no launch call in this file (a trimmed profile, or lost events), so the "
-        f"causes of idle time before these activities are unknown; {r.advice.links}"
+        f"{share} have no launch call in this file (the profile was trimmed, or events were lost), "
+        f"so the causes of idle time before these activities are unknown; {r.advice.links}"
     )
 
 
@@ -205,15 +200,16 @@ def _ranges_alone(r: Recording) -> str:
     ranges = counted(r.has.ranges + r.has.steps, "range")
     where = " in the marked steps" if r.has.ops else ""
     return (
-        f"only {ranges} and no op were recorded{where}, so the time in the ranges may be Python, "
-        f"the framework or waiting; {r.advice.ops}"
+        f"the profile has {ranges} but no op{where}, so the time of the ranges cannot be "
+        f"split into Python, framework and waits; {r.advice.ops}"
     )
 
 
-#: Least affected share of time or events that is reported: less hardly changes a percentage.
+#: Smallest affected share of time or events that lstmprof reports, because smaller shares hardly
+#: change results.
 LEAST_SHARE = 0.005
 
-#: Kind of missing data: no op and no Python frame in the ranges or steps.
+#: Kind of missing data: ops and Python frames in the ranges or steps.
 RANGES_WITHOUT_OPS = "ranges without ops"
 #: Kinds of missing data: the activities of an accelerator that the program used.
 NO_GPU, TPU_UNREAD = "no GPU activity", "TPU not read"
@@ -248,7 +244,7 @@ _HOST = "host work during idle time"
 
 @dataclass(frozen=True)
 class Rule:
-    """One kind of missing data: when it applies, and its sentence for users."""
+    """A rule that detects one kind of missing data, with a sentence for users."""
 
     kind: str
     holds: Callable[[Recording], object]
@@ -261,7 +257,6 @@ class Rule:
 
 
 def share_of(part: int, whole: int) -> float | None:
-    """Return ``part`` divided by ``whole``, limited to 0–1."""
     return None if whole <= 0 else min(max(part, 0), whole) / whole
 
 
@@ -271,7 +266,7 @@ def is_large(part: int, whole: int) -> bool:
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether to report ``count`` launches without kernels, which span ``ns``."""
+    """Return whether launches without kernels are many, or span much time (``ns``)."""
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 
@@ -281,7 +276,7 @@ RULES = (
         TPU_UNREAD,
         lambda r: r.silent and r.tpu,
         lambda r: (
-            f"lstmprof can read the host's events in this profile, but not those of {r.tpu}, so "
+            f"lstmprof can read the host's events in this profile, but no events of {r.tpu}, so "
             "the TPU's busy and idle time are unknown; open the file in XProf"
         ),
         hides=_IDLE,
@@ -391,7 +386,7 @@ RULES = (
         lambda r: _lost_sentence(
             r,
             r.lost_between,
-            "some of them in the middle of the profile",
+            "all of them in the middle of the profile",
             "the profiler lost these events",
             "record fewer steps",
         ),
@@ -411,10 +406,10 @@ RULES = (
         "activities that overlap",
         lambda r: is_large(r.has.overlap_ns, r.has.activity_ns),
         lambda r: (
-            f"{counted(r.has.overlaps, 'GPU activity', 'GPU activities')} overlap others on the "
-            f"same stream, by {milliseconds(r.has.overlap_ns)} ms in total: some durations are "
-            "wrong, unless the program uses programmatic dependent launch; busy time counts "
-            "overlapping activities once"
+            f"{counted(r.has.overlaps, 'GPU activity', 'GPU activities')} began before an earlier "
+            "activity on the same stream had ended (overlap: "
+            f"{milliseconds(r.has.overlap_ns)} ms in total); some durations are wrong, unless the "
+            "program uses programmatic dependent launch; busy time counts the overlap only once"
         ),
         share=lambda r: share_of(r.has.overlap_ns, r.has.activity_ns),
         hides="durations of overlapping activities",
@@ -438,8 +433,8 @@ RULES = (
         "recording that slows the run",
         lambda r: not r.captured and r.settings and r.has.host_events,
         lambda r: (
-            f"recording {listed(r.settings)} costs host time per op, so dispatch, Python and "
-            "waits for the host are too long; record without these data to compare"
+            f"recording {listed(r.settings)} slows each op down on the host, so times of dispatch, "
+            "Python and waits for the host are too long; record again without these data"
         ),
     ),
     Rule(
@@ -458,7 +453,7 @@ RULES = (
         lambda r: (
             f"{counted(r.missing_steps, 'step')} between step {r.has.first_step} and step "
             f"{r.has.last_step} {'has' if r.missing_steps == 1 else 'have'} no marker; the time of "
-            "such a step may count as part of the step before"
+            "an unmarked step may count as time of the previous marked step"
         ),
         share=lambda r: share_of(r.missing_steps, r.missing_steps + r.has.steps),
     ),
@@ -472,8 +467,8 @@ RULES = (
         ),
         lambda r: (
             f"{counted(len(r.info.profiled_wall_ns or ()), 'step')} ran under the profiler, but "
-            f"the profile marks {r.has.steps:,} steps, so the breakdown and the step times cover "
-            "different steps; capture again"
+            f"the profile has markers of {counted(r.has.steps, 'step')}, so the breakdown and the "
+            "step times cover different steps; capture again"
         ),
     ),
     Rule(
@@ -481,7 +476,7 @@ RULES = (
         lambda r: r.ranks > 1 and r.info.base_ns is None,
         lambda r: (
             "the ranks have separate clocks, so their times cannot be compared; record all ranks "
-            "with a profiler that writes its start time"
+            "with a profiler that stores its start time in the profile"
         ),
         hides="waits between ranks",
         of_run=True,
@@ -497,7 +492,7 @@ RULES = (
 )
 
 
-#: Kind of missing data that the reader of the profile's format noted in run.json.
+#: Kind of missing data: a note that the reader of the file format wrote into run.json.
 NOTE = "note"
 #: Most ranks that a sentence lists one by one.
 _MOST_RANKS_SHOWN = 8

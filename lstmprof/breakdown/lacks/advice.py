@@ -18,8 +18,8 @@ class Advice:
 
 _ADVICE_FOR_FORMAT = {
     "kineto": Advice(
-        "record with ProfilerActivity.CUDA (XPU or MTIA for such devices), while no other profiler "
-        "(nsys, DCGM) runs, and synchronise before the profiler stops",
+        "record with ProfilerActivity.CUDA (on Intel or Meta devices: .XPU or .MTIA) while no "
+        "other profiler (nsys, DCGM) runs, and synchronise before the profiler stops",
         "also record with ProfilerActivity.CPU",
         "also record with ProfilerActivity.CPU",
     ),
@@ -47,7 +47,7 @@ _ADVICE_FOR_FORMAT = {
         "record with a host tracer level of 2 or more",
     ),
     "trace_viewer": Advice(
-        "search the program's log for libcupti, allow profiling for all users "
+        "look for errors about libcupti in the program's log, allow profiling for all users "
         "(NVreg_RestrictProfilingToAdminUsers=0), and record again",
         "give the .xplane.pb of the same run",
         "give the .xplane.pb of the same run",
@@ -78,7 +78,6 @@ _ANY = Advice(
 
 
 def advice_for(profile_format: str | None) -> Advice:
-    """Return how to record more with the profiler of this format."""
     return _ADVICE_FOR_FORMAT.get(profile_format or "", _ANY)
 
 
@@ -129,7 +128,7 @@ with torch.autograd.profiler.emit_nvtx(record_shapes=True):
         with torch.cuda.nvtx.range(f"step {number}"):
             train(batch)
 """
-#: Name of a recipe → code or commands to copy, in the order shown by ``check``.
+#: Name of a recipe → code or commands to copy, in the order that ``check`` prints.
 RECIPES: Mapping[str, str] = {
     "torch": _TORCH,
     "tensorflow": _TENSORFLOW,
@@ -146,5 +145,4 @@ _RECIPES_OF_FORMAT = {
 
 
 def recipes_for(profile_format: str | None) -> tuple[str, ...]:
-    """Return the names of the recipes for this profile format."""
     return _RECIPES_OF_FORMAT.get(profile_format or "", tuple(RECIPES))

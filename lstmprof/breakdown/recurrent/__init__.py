@@ -1,4 +1,4 @@
-"""Find the recurrent layers of a profile, and how they run.
+"""Find the recurrent layers of a profile, and how each layer runs.
 
 ::
 

@@ -1,7 +1,6 @@
-"""Calls of recurrent layers, their times, and how neighbouring loops are joined to one network.
+"""Calls of recurrent layers, the time of each call, and networks that several loops form.
 
-A call has the events of its forward pass (found by ``profiles``), the events inside them, their
-backward passes, and the device work that all of them launched.
+A call consists of the forward pass, the backward pass, and the device work that both passes launch.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Spent:
-    """How long a call took, and how many ops or kernels it ran."""
+    """The times of a call, and the number of ops or kernels."""
 
     forward_ns: int | None  # from the first event's start to the last event's end
     backward_ns: int | None
@@ -51,7 +50,6 @@ class Spent:
 
 
 def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list[Spent]:
-    """Return the times of each call."""
     devices = bool(events.is_kind(*ACTIVITY_KINDS).any())
     lengths = [_extents(events, owner, count) for owner in (forward, backward)]
     work = events.is_kind("kernel") if devices else computing(events)
@@ -63,7 +61,7 @@ def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list
 
 
 def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
-    """Return the index of each event's call, for the forward and backward passes."""
+    """Return the index of the call that contains each event, per pass (forward, backward)."""
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")
     forward = np.full(len(events), NONE, dtype=np.int64)
     backward = forward.copy()
@@ -77,7 +75,7 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
     activity = events.is_kind(*ACTIVITY_KINDS)
     if not activity.any():
         return forward, backward
-    # give calls only to activities: their own call, or the call of the op that launched them
+    # count only activities: in the activity's own call, else in the call of the launching op
     by_op = activity & (issuer != NONE)
 
     def with_activities(owner: Ints) -> Ints:
@@ -103,7 +101,7 @@ MOST_LOOPS = 64
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop that runs all ``units`` (directions of layers) ``count`` times."""
+    """A loop that runs its ``units`` (each a direction of a layer) ``count`` times."""
 
     form: str
     op: str
@@ -148,7 +146,7 @@ def rank_and_step(events: EventTable, row: int) -> tuple[int | None, int | None]
 
 
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
-    """Yield one call per stack of layers, joining as many loops as possible."""
+    """Join neighbouring loops to stacks of layers, and yield one call per stack."""
     first = 0
     while first < len(loops):
         for last in range(min(len(loops), first + MOST_LOOPS), first, -1):
@@ -172,7 +170,7 @@ def _stacked(members: Sequence[Loop]) -> Network | None:
         first, second = (replace(unit, inputs=None) for unit in units)
         return replace(units[0], layers=1, directions=2) if first == second else None
     hidden = units[0].projection or units[0].hidden
-    # use the last loop with a next matmul: parallel loops may end after the matmul began
+    # use the last loop that a matmul follows: parallel loops may end after the matmul began
     after = next(
         (m.next_matmul_inputs for m in reversed(members) if m.next_matmul_inputs is not None), None
     )
@@ -181,7 +179,7 @@ def _stacked(members: Sequence[Loop]) -> Network | None:
 
 
 def network_of(members: Sequence[Loop]) -> Network:
-    """Return the network of the loops of one stack of layers."""
+    """Derive the sizes of a stack of layers from the loops of the stack."""
     units = [unit for member in members for unit in member.units]
     whole = _stacked(members)
     certain = members[0].time_steps_certain or (whole is not None and len(units) > 1)
@@ -221,7 +219,7 @@ def _call(events: EventTable, framework: str, members: Sequence[Loop]) -> Call:
 
 
 def in_words(roles: Sequence[int]) -> str:
-    """Return the ops of one repetition in words: ``2 products, 3 sigmoid, 2 tanh``."""
+    """Count ops by role, in words: ``2 products, 3 sigmoid, 2 tanh``."""
     counts = Counter(roles)
     products = counts[PRODUCT]
     words = [f"{products} product" + "s" * (products != 1)]

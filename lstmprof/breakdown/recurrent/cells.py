@@ -1,9 +1,10 @@
-"""Recognise cells by the names, matmuls and activations of one time step, in any framework.
+"""Recognise LSTM and GRU cells by the names, matmuls and activations of one time step.
 
-The matmuls of an LSTM's four gates have one of three forms: a matmul of x with a weight (inputs,
-4·hidden) and one of h with a weight (hidden, 4·hidden); a matmul of x and h joined with a weight
-(inputs + hidden, 4·hidden); or a matmul per gate. A GRU has three gates. Each σ and tanh reads
-``hidden`` values.
+The weights of an LSTM have one of these shapes (GRU: 3·hidden)::
+
+    x and h separate   (inputs, 4·hidden) and (hidden, 4·hidden)
+    x and h joined     (inputs + hidden, 4·hidden)
+    one per gate       (inputs, hidden) and (hidden, hidden), or (inputs + hidden, hidden)
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def layer_named(path: str) -> str | None:
 
 @dataclass(frozen=True)
 class Op:
-    """One op of a time step: matmul (PRODUCT), SIGMOID, TANH or whole CELL."""
+    """One op of a time step: a matmul (PRODUCT), SIGMOID, TANH, or a whole cell (CELL)."""
 
     role: int  # BOUNDARY: an op before or after a loop, such as ``stack``
     data: Shape | None = None
@@ -40,11 +41,11 @@ class Op:
 
 
 def cells_of(ops: Sequence[Op]) -> list[list[int]]:
-    """Divide ops into LSTM cells; return their indices in ``ops``."""
+    """Group ops into LSTM cells, as indices in ``ops``."""
     cells: list[list[int]] = []
     cell: list[int] = []
     for index, op in enumerate(ops):
-        # begin a new cell at a matmul after the second tanh, with which a cell ends
+        # begin a new cell at a matmul after the second tanh, which is the last op of an LSTM cell
         if op.role == PRODUCT and _is_whole([ops[at].role for at in cell]):
             cells.append(cell)
             cell = []
@@ -74,7 +75,7 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
 
 
 def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
-    """Return the type and sizes of one direction of a layer, given the ops of one cell."""
+    """Derive the type and sizes of one direction of a layer from the ops of one cell."""
     tanhs = [op for op in ops if op.role == TANH]
     weights = [op.weight for op in ops if op.role == PRODUCT]
     dtype = next((op.dtype for op in ops if op.role == PRODUCT), None)
@@ -104,7 +105,7 @@ def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
 
 
 def input_width(weights: Sequence[Shape | None], hidden: int, gates: int) -> int | None:
-    """Return the width of a cell's input x, from its weights (inputs, outputs)."""
+    """Derive the width of a cell's input from the weights' shapes (inputs, outputs)."""
     recorded = [weight for weight in weights if weight]
     if len(recorded) < len(weights):
         return None
@@ -143,7 +144,7 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
                 and len(x_weights) == per_input
                 and len({w[0] for w in x_weights}) == 1
             )
-            # accept equal square weights only with a cell's name: they may be Linear layers
+            # require a cell's name if all weights are square: Linear layers may have such weights
             alike = (
                 len(h_weights) == 2 * per_input
                 and not x_weights

@@ -1,20 +1,8 @@
-"""The algorithm that a framework asks cuDNN for: standard, or one of the persistent kernels.
+"""The algorithm that a framework requests from cuDNN for a layer, a device and a pass.
 
-A persistent kernel keeps the recurrent weights on the chip over all time steps; the standard
-algorithm launches a matmul and an elementwise kernel per time step. The choice depends only on the
-layer and the device; it is made separately for the forward and the backward pass.
-
-Sources (the frameworks' code; nothing was measured here):
-
-- PyTorch, aten/src/ATen/native/cudnn/RNN.cpp at commit 00fc08aa616f: ``get_algo``, which calls
-  ``use_rnn_persist_small_h``, ``use_persist_common_heuristics`` and
-  ``use_persist_device_heuristics``. The conditions were the same at 357b8267a5eb, which still
-  supported cuDNN 8; the kernel for few hidden units then required cuDNN 8.2.1.
-- TensorFlow, tensorflow/core/kernels/cudnn_rnn_ops.cc at commit 057f8c812fb0: CudnnRNN and
-  CudnnRNNV3 (which Keras 3 calls) use the default algorithm; CudnnRNNV2 times all algorithms that
-  cuDNN can run. ``ToCudnnRNNAlgo`` in xla/stream_executor/cuda/cuda_dnn.cc at 744e2bfa5e7a: the
-  default is the standard algorithm, and the kernel for few hidden units cannot be requested.
-- JAX, jaxlib/gpu/rnn_kernels.cc at commit 176dd925bbb9 (``jax.experimental.rnn``).
+The standard algorithm launches a matmul and an elementwise kernel per time step. A persistent
+kernel keeps the recurrent weights on the chip over all time steps. The sources are the frameworks'
+code (``PYTORCH``, ``TENSORFLOW``, ``JAX``), not measurements.
 """
 
 from __future__ import annotations
@@ -34,33 +22,43 @@ STANDARD, STATIC, SMALL_H, DYNAMIC = (
 )
 #: Name of cuDNN in the layer table.
 CUDNN = "cuDNN"
+#: Source for PyTorch: ``get_algo`` in aten/src/ATen/native/cudnn/RNN.cpp at commit 00fc08aa616f,
+#: which calls ``use_rnn_persist_small_h``, ``use_persist_common_heuristics`` and
+#: ``use_persist_device_heuristics``. Commit 357b8267a5eb, which still supported cuDNN 8, had the
+#: same conditions, but required cuDNN 8.2.1 for the kernel for few hidden units.
 PYTORCH = "PyTorch, RNN.cpp at 00fc08aa"
+#: Source for TensorFlow: tensorflow/core/kernels/cudnn_rnn_ops.cc at commit 057f8c812fb0. CudnnRNN
+#: and CudnnRNNV3 (Keras 3) use the default algorithm. CudnnRNNV2 times all algorithms that cuDNN
+#: can run. The default is the standard algorithm, and no op can request the kernel for few hidden
+#: units: ``ToCudnnRNNAlgo`` in xla/stream_executor/cuda/cuda_dnn.cc at 744e2bfa5e7a.
 TENSORFLOW = "TensorFlow, cudnn_rnn_ops.cc at 057f8c81"
+#: Source for JAX: jaxlib/gpu/rnn_kernels.cc at commit 176dd925bbb9 (``jax.experimental.rnn``).
 JAX = "JAX, rnn_kernels.cc at 176dd925"
 
 LSTM, GRU, RNN_TANH, RNN_RELU = MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = "float16", "bfloat16", "float32", "float64"
 
-#: Cell → most hidden units (forward, backward) of cuDNN's small kernel in PyTorch. Source:
-#: ``use_rnn_persist_small_h``.
+#: Cell → most hidden units (forward, backward) with which PyTorch requests cuDNN's kernel for few
+#: hidden units. Source: ``use_rnn_persist_small_h``.
 SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_RELU: (384, 256)}
-#: Persistent static kernel: most hidden units, and the divisor of its sizes. Source:
-#: ``use_persist_common_heuristics``.
+#: Largest number of hidden units for the persistent static kernel, and divisor of hidden units and
+#: inputs. Source: ``use_persist_common_heuristics``.
 MOST_HIDDEN, TILE = 1024, 128
-#: Static kernel on compute capability 8.0 and later: largest batch size, fewest multiprocessors.
-#: Source: ``use_persist_device_heuristics``.
+#: Limits of the static kernel on compute capability 8.0 and later: a batch size of at most 128, and
+#: at least 98 multiprocessors. Source: ``use_persist_device_heuristics``.
 MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
-#: Static kernel on compute capability 7.x, except 7.5: (fewest time steps, largest batch size).
+#: Pairs (fewest time steps, largest batch size) that allow the static kernel on compute capability
+#: 7.x, except 7.5.
 _VOLTA_STEPS = ((10, 32), (20, 96), (40, 128))
 _VOLTA_SLOW = (80, 112)
-#: Batch size and hidden units that together rule out the static kernel for plain RNN cells (compute
-#: capability 8.0 and later).
+#: Limits for plain RNN cells on compute capability 8.0 and later: the static kernel needs a smaller
+#: batch size or fewer hidden units.
 _PLAIN_BATCH, _PLAIN_HIDDEN = 96, 896
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A recurrent layer as a framework passes it to cuDNN (None: unknown)."""
+    """The properties of a recurrent layer that decide the algorithm (None: unknown)."""
 
     framework: str | None = None  # torch, tensorflow, jax or cudnn (no framework)
     mode: str | None = LSTM
@@ -85,7 +83,6 @@ class Gpu:
 
 
 def gpu_of(facts: DeviceFacts | None) -> Gpu:
-    """Return the GPU that a profile describes."""
     if facts is None:
         return Gpu()
     major, _, minor = (facts.compute_capability or "").partition(".")
@@ -103,13 +100,12 @@ class Refusal:
 
     @property
     def need(self) -> str:
-        """Return what to change to meet the first unmet condition."""
         return self.needs[0]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The algorithm that a framework requests from cuDNN, and why no other."""
+    """The algorithm that a framework requests from cuDNN, and why not another."""
 
     algorithm: str | None
     refusals: tuple[Refusal, ...]
@@ -117,12 +113,10 @@ class Choice:
     source: str
 
     def refusal_of(self, algorithm: str) -> Refusal | None:
-        """Return why ``algorithm`` is not requested."""
         return next((r for r in self.refusals if r.algorithm == algorithm), None)
 
 
 def algorithm(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
-    """Return the algorithm that the framework requests for one pass."""
     if layer.framework == "torch":
         return _by_torch(layer, gpu, forward)
     if layer.framework == "tensorflow":
@@ -136,7 +130,7 @@ def algorithm(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition for an algorithm, and what to change to meet it."""
+    """A condition for an algorithm, and the change that fulfils the condition."""
 
     name: str
     facts: tuple[str, ...]  # names of the values that ``holds`` gets

@@ -1,9 +1,8 @@
-"""The optimizations that a recurrent layer has ("rungs"), and what the next one would save.
+"""The optimizations ("rungs") of a recurrent layer, and the time that the next rung would save.
 
-Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs (arXiv:1604.01946),
-apply them in this order; persistent kernels are from Diamos et al., ICML 2016. The transposition of
-weights is left out, because no profile shows it. Time steps cannot run in parallel, which gives a
-lower bound of a layer's time.
+Source of the rungs and their order: Appleyard et al., Optimizing Performance of Recurrent Neural
+Networks on GPUs (arXiv:1604.01946), without the transposition of weights, which no profile shows.
+Source of persistent kernels: Diamos et al., ICML 2016.
 """
 
 from __future__ import annotations
@@ -39,9 +38,10 @@ from lstmprof.runs.fields import Peaks
     "wavefront over layers",
     "persistent kernel",
 )
-#: Most matmuls per cell with combined gates (2), and with combined x and h (1), plus some others.
+#: Largest number of matmuls per cell if the gates are combined (2), and if x and h are combined,
+#: too (1). Both constants are 0.5 larger, to allow for other matmuls.
 _TWO, _ONE = 2.5, 1.5
-#: Elements per hidden unit that a cell's elementwise work moves: gates read + states read + states
+#: Cell → elements per hidden unit that elementwise work moves: gates read + states read + states
 #: written.
 _MOVED = {"lstm": 4 + 1 + 2, "gru": 6 + 1 + 1, "rnn_tanh": 1 + 1, "rnn_relu": 1 + 1}
 _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
@@ -49,7 +49,7 @@ _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 @dataclass(frozen=True)
 class Work:
-    """A call's forward pass: its matmuls and elementwise work, with times."""
+    """Number and time of the matmuls and elementwise ops in a call's forward pass."""
 
     cells: int  # time steps × layers × directions
     layers: int
@@ -83,15 +83,14 @@ class Work:
 
 @dataclass(frozen=True)
 class Standing:
-    """The first optimization that a forward pass lacks, and the one before it."""
+    """The first optimization that a forward pass lacks, and the optimization before."""
 
     rung: str
     missing: str | None
-    saves_ns: int | None  # least time per pass that ``missing`` would save
+    saves_ns: int | None  # saving per pass by ``missing``: at most for PERSISTENT, else at least
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:
-    """Return the first optimization that a forward pass lacks, and the one before it."""
     if work.persistent:
         return Standing(PERSISTENT, None, None)
     if not work.cells or not work.products or not work.pointwise:
@@ -120,7 +119,7 @@ def _saves(work: Work, missing: str, floor_ns: float | None) -> int | None:
 
 
 def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -> float | None:
-    """Return the least time of the forward pass, or of both, at measured peak rates."""
+    """Return the least time of one or both passes at the device's measured peak rates."""
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")
     sizes = (network.time_steps, network.batch, network.hidden, network.layers)
@@ -132,7 +131,7 @@ def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -
     steps, batch, hidden, layers = (value or 0 for value in sizes)
     product = 2 * batch * gates * hidden * (network.projection or hidden) / rate
     pointwise = batch * hidden * moved * size / copied
-    # count time steps in a row: directions run in parallel, each layer is one step behind
+    # run directions in parallel, and each layer one time step behind the layer below
     return (steps + layers - 1) * (product + pointwise) * 1e9 * (2 if backward else 1)
 
 

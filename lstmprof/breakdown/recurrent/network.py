@@ -1,7 +1,7 @@
-"""The sizes of recurrent layers, and how the number of layers and directions is derived.
+"""The sizes of recurrent networks, and the number of layers and directions.
 
-``profiles`` finds *units*: each is one direction of one layer. Input widths show how they are
-stacked: above a bidirectional layer, inputs are twice as wide as one direction's state.
+A *unit* is one direction of one layer. The widths of the units' inputs show the stack: above a
+bidirectional layer, inputs are twice as wide as the state of one direction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KNOWN_DTYPES = re.compile(r"(?:b?float|u?int)\d+")
 
 @dataclass(frozen=True)
 class Network:
-    """One recurrent layer, or a stack of layers (None: unknown)."""
+    """The sizes of one recurrent layer, or of a stack of layers (None: unknown)."""
 
     cell: str | None = None
     time_steps: int | None = None
@@ -47,7 +47,6 @@ class Network:
 
     @property
     def units(self) -> int | None:
-        """Return layers × directions."""
         if self.layers is None or self.directions is None:
             return None
         return self.layers * self.directions
@@ -76,7 +75,7 @@ class Network:
 def stack(
     units: Sequence[Network], *, side_by_side: bool = False, one_op: bool = False
 ) -> Network | None:
-    """Join ``units`` to one stack of layers, if they form one."""
+    """Join directions of layers into one network (None: no stack, or uncertain)."""
     first = units[0]
     alike = {(u.cell, u.time_steps, u.batch, u.hidden, u.dtype, u.projection) for u in units}
     if len(units) == 1:
@@ -99,7 +98,7 @@ def stack(
 def _directions(
     widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
 ) -> int | None:
-    """Return the number of directions, if only one number fits the input ``widths``."""
+    """Return 1 or 2 if only this number of directions explains the input ``widths``."""
     pairs = list(zip(widths[::2], widths[1::2], strict=False))
     single = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
     double = len(widths) % 2 == 0 and all(a == b for a, b in pairs)
@@ -120,13 +119,13 @@ def dtype_named(name: str | None) -> str | None:
 
 
 def by_length(network: Network, units: int, length: int | None) -> Network:
-    """Add the cell, layers and directions that fit the number of weights."""
+    """Derive the cell, layers and directions from ``length``, the number of weights."""
     hidden, inputs = network.hidden, network.inputs
     if units == 1:
         network = replace(network, layers=1, directions=1)
     if hidden is None or inputs is None or length is None:
         return network
-    # count parameters as cuDNN does: two matrices and two biases per gate
+    # count a layer's weights as cuDNN does: two matrices and two biases per gate
     fitting = set()
     for cell, gates in ((c, g) for c, g in GATES.items() if network.cell in (None, c)):
         for directions in (1, 2):

@@ -1,10 +1,10 @@
-"""Replay a step with one change, such as without casts, and predict its time (Daydream).
+"""Predict the time of a step with one change, such as without casts, by a replay (Daydream).
 
 ::
 
     events of a step ─ graph ─ dependencies ─ change ─ simulate ─▶ ledger of the changed step
 
-``graph``: what host threads and streams did. ``dependencies``: what each of them waited for.
+``graph``: what host threads and streams did. ``dependencies``: what this work waited for.
 ``changes``: what to leave out or compute in another form. ``critical_path``: the longest chain of
 dependencies.
 """
@@ -42,7 +42,7 @@ __all__ = [
 def what_if(
     breakdown: Breakdown, rank_device: tuple[int | None, int | None], changes: Sequence[Change]
 ) -> list[Prediction]:
-    """Predict the median step, clean if possible, of a device or the host, per change."""
+    """Predict a device's or the host's median step (clean if possible) with each change."""
     if breakdown.has_clean:
         clean = breakdown.clean(*rank_device)
         return predictions(clean.events, median_step(clean.windows), changes)

@@ -1,9 +1,7 @@
-"""The ops and calls of one step, and which of them a replay removes together with some work.
+"""Find the ops and calls that a step no longer needs without some of its work, such as copies.
 
-Together with a call, a replay removes the calls inside it, calls around it that issue nothing else,
-its autograd node, and views of tensors right before it, such as a ``.transpose()`` before a copy
-(profiles do not record who uses a view). It keeps a copy or fill inside an op that computes
-something else.
+Example: without a copy, the step needs neither the launch call of the copy, nor a ``.transpose()``
+right before the copy, nor the copy's autograd node.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ class StepRows:
         self.launch = events.rows_named("launch_id")
         self.parent = events.rows_named("parent_id")
         rows = events.rows_of_rank(window.rank)
-        # as in the ledger, let no op compute if the rank has device activities
+        # let no host op count as computing if the rank has device activities, as in the ledger
         self.computes = computing(events) & (not self.runs_on_device[rows].any())
         ends = np.maximum(self.end_ns, self.start_ns + 1)[rows] > window.start_ns
         self.rows = rows[ends & (self.start_ns[rows] < window.end_ns)]
@@ -63,7 +61,7 @@ class StepRows:
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:
-        """Mark the runtime calls that wait for their copy, and these copies."""
+        """Mark the copies that their launch call waits for, and these launch calls."""
         blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
@@ -104,9 +102,9 @@ _MOST_ROUNDS = 4
 
 
 class Calls:
-    """Finds the ops and calls that nobody needs if some work is not done."""
+    """Finds the ops and calls that the program does not need if some work is not done."""
 
-    # work: activities, and ops that compute on the host; call: a host op or runtime call
+    # "work" is activities, and ops that compute on the host; a "call" is a host op or runtime call
 
     def __init__(self, step: StepRows) -> None:
         events = step.events
@@ -128,17 +126,17 @@ class Calls:
         self.after = self._next_sibling(step)
 
     def work_of_category(self, *categories: str) -> Flags:
-        """Mark activities and computing ops of ``categories`` that are not part of other work."""
+        """Mark the work of ``categories``, except work inside other computing ops."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def work_of_autograd(self, work: Flags) -> Flags:
-        """Mark the part of ``work`` that autograd issued for a known forward op."""
+        """Mark the ``work`` that autograd issued in the backward pass of a known op."""
         issued = self.node[np.maximum(self.issuer, 0)] != NONE
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
     def zero_fills(self) -> Flags:
-        """Mark work that sets memory to zero, except as a part of other work."""
+        """Mark work that sets memory to zero, except inside other computing ops."""
         around = self._beneath(self.events.where_name(ZEROS.search))
         wanted = self.works & (self.issuer != NONE) & around[self.issuer]
         wanted |= self.works & self.events.is_kind("memset")
@@ -154,30 +152,29 @@ class Calls:
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def value_reads(self) -> Flags:
-        """Mark ops that read a value, such as ``aten::item``, and views right before them."""
+        """Mark ops that read a value (``aten::item``), and views right before these ops."""
         return self._with_views(self.named(*VALUE_READS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
-        """Mark the events that vanish if ``work`` is not done."""
+        """Mark ``work`` and the events that the program needs only for ``work``."""
         vanished = work
         for _ in range(_MOST_ROUNDS):
             before = int(vanished.sum())
             vanished = self._with_around(self._with_nodes(self._with_around(vanished)))
-            # add the views right before these events
             vanished = self._with_views(vanished) if reads else vanished
             if int(vanished.sum()) == before:
                 break
         return vanished
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Mark the ops that sum gradients of slices ``x[t]``, and the slicing ops."""
+        """Return two masks: ops that sum gradients of slices ``x[t]``, and slicing ops."""
         names = self.events.where_name(_SLICE_GRADIENTS.search)
         engine = self.is_call & names
         sums = np.flatnonzero(self.sums())
         sums = sums[engine[self.parent[sums]]]
         summed = np.zeros(len(engine), dtype=np.bool_)
         summed[self.parent[sums]] = True
-        # mark the ops that vanish: autograd fills a whole tensor for each slice (quadratic time)
+        # mark the sums: autograd fills a whole tensor for each slice, which takes quadratic time
         vanished = self._beneath(summed)
         copies = self.is_call & self.events.is_one_of("name", "aten::copy_")
         made = np.zeros(len(engine), dtype=np.bool_)
@@ -194,22 +191,22 @@ class Calls:
         return outer
 
     def _within_other(self, wanted: Flags) -> Flags:
-        """Mark the events inside a computing op that is not ``wanted``."""
+        """Mark the events inside a computing op that ``wanted`` does not mark."""
         around = self.part_of
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """Count the ``work`` that each event, or an event inside the event, issued."""
+        """Return how much ``work`` each event and the nested events issued."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)
 
     def _beneath(self, rows: Flags) -> Flags:
-        """Mark the events of the mask ``rows``, and all events inside them."""
+        """Mark ``rows`` and all events nested in ``rows``."""
         return np.asarray(nearest(self.parent, rows) != NONE, dtype=np.bool_)
 
     def _with_around(self, vanished: Flags) -> Flags:
-        """Add the work of the vanished calls, and calls that issue only such work."""
+        """Add the work of the vanished calls, and calls that issue only vanished work."""
         calls = vanished & self.is_call
         issued_by_vanished = self._beneath(calls)
         work = self.works & (vanished | issued_by_vanished[np.maximum(self.issuer, 0)])
@@ -218,7 +215,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, vanished: Flags) -> Flags:
-        """Add the autograd nodes of vanished ops, and ranges that become empty."""
+        """Add autograd nodes of vanished ops, and their engine events if these are empty."""
         nodes = self.is_call & (self.forward != NONE) & vanished[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         vanished = vanished | self._beneath(nodes & ~engine)
@@ -227,6 +224,7 @@ class Calls:
 
     def _with_views(self, vanished: Flags) -> Flags:
         """Add the views right before the vanished calls."""
+        # assume that the next call uses the view, because profiles do not record uses
         views = vanished & self.views
         rows = np.flatnonzero(self.views & (self.after != NONE))
         calls = vanished & self.is_call
@@ -237,7 +235,7 @@ class Calls:
             views[more] = True
 
     def _next_sibling(self, step: StepRows) -> Ints:
-        """Return the next call on each call's thread with the same parent."""
+        """Return for each call the next call with an equal thread and parent."""
         rows = nesting_order(self.events, step.host[self.is_call[step.host]])
         order = np.lexsort((np.arange(len(rows)), step.thread[rows], self.parent[rows]))
         rows = rows[order]

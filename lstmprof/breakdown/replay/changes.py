@@ -1,8 +1,7 @@
-"""The changes that a replay may make to a step: other times, and work that vanishes.
+"""Changes to a step that a replay can simulate, such as "no casts" or "matmuls twice as fast".
 
-Each change states its assumptions. Forecasts (``compiled``, ``as_layer_op``) compute layers in
-another form, so they assume more. The "way into" a call is the Python or framework code right
-before it that only makes the call.
+A change returns the new times of host segments and activities (``ReplayTimes``). ``compiled`` and
+``as_layer_op`` are forecasts, because these changes compute layers in another form.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def unchanged_times(graph: StepGraph) -> ReplayTimes:
 
 
 def without_launch(graph: StepGraph) -> ReplayTimes:
-    """Let launch calls take no time, and launches have no latency, as in a CUDA graph."""
+    """Remove the time of launch calls and the launch latency, as a CUDA graph does."""
     times = unchanged_times(graph)
     blocks = _flags(graph.activities, "blocks")
     launches = _flags(graph.segments, "launches")
@@ -62,20 +61,20 @@ def without_launch(graph: StepGraph) -> ReplayTimes:
 
 
 def without_casts(graph: StepGraph) -> ReplayTimes:
-    """Remove casts, and the calls that nobody needs without them (see ``calls``)."""
+    """Remove casts, and the calls that only casts need."""
     return _without(graph, graph.calls.without(graph.calls.work_of_category("cast")))
 
 
 def without_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove copies between host and device or within one."""
+    """Remove copies between host and device, and copies within host or device."""
     calls = graph.calls
-    # keep copies inside other work, and copies that autograd makes of gradients
+    # keep copies of gradients by autograd, and copies inside other computing ops
     copies = calls.work_of_category("transfer", "layout")
     return _without(graph, calls.without(copies & ~calls.work_of_autograd(copies)))
 
 
 def without_copying(graph: StepGraph) -> ReplayTimes:
-    """Remove copies, but keep the host's waits for the work whose result it reads."""
+    """Remove copies, but keep the host's waits for device-to-host copies."""
     times, events = without_copies(graph), graph.calls.events
     to_host = events.where_name(lambda name: direction(name) == "DtoH") & events.is_kind("memcpy")
     ids = set(graph.calls.event_id[to_host].tolist())
@@ -98,16 +97,16 @@ def without_zero_fills(graph: StepGraph) -> ReplayTimes:
 
 
 def without_slice_backward(graph: StepGraph) -> ReplayTimes:
-    """Copy gradients of slices to their place in one tensor, as ``unbind`` does."""
+    """Copy gradients of slices into one tensor, as ``unbind`` does, without sums."""
     vanished, slices = graph.calls.slices()
     times = _without(graph, vanished)
-    # remove only the Python that calls slices, because ``unbind`` calls the slicing op, too
+    # remove only the Python that calls the slicing ops: ``unbind`` runs these ops, too
     ways = _refer_to(graph, "call_id", slices) & _flags(graph.segments, "call_overhead")
     return replace(times, segment_ns=np.where(ways, 0, times.segment_ns))
 
 
 def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
-    """Return the times of a replay without some events and all that they issued."""
+    """Remove ``vanished`` events and the activities that these events issued."""
     times, calls = unchanged_times(graph), graph.calls
     issued = np.zeros(len(vanished), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)
@@ -123,7 +122,7 @@ def _without(graph: StepGraph, vanished: Flags) -> ReplayTimes:
 
 
 def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
-    """Return segment times without ``vanished`` calls and their Python."""
+    """Return segment times without ``vanished`` calls and the calling Python."""
     spent, segments = graph.spent_ns, graph.segments
     vanish = _refer_to(graph, "call_id", vanished)
     before = _refer_to(graph, "then_id", vanished)
@@ -132,7 +131,7 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
     rest_ns = np.where(vanish, 0, spent)
     for number in np.unique(thread[before & ~ways & ~vanish]):
         members = thread == number
-        # shorten Python that does more by the usual time of a call only
+        # shorten Python that does more than call, but only by the usual time of a call
         usual = int(np.median(spent[members & ways])) if (members & ways).any() else 0
         long = members & before & ~ways & ~vanish
         rest_ns[long] = np.maximum(spent[long] - usual, 0)
@@ -140,13 +139,13 @@ def _without_ways_in(graph: StepGraph, vanished: Flags) -> Ints:
 
 
 def _refer_to(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
-    """Mark the rows of ``table`` that name a marked event in ``column``."""
+    """Mark the entries of ``table`` whose ``column`` names an event of ``rows``."""
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
 
 
 def without_syncs(graph: StepGraph) -> ReplayTimes:
-    """Let waits for the device take no time, except after the last launch."""
+    """Remove the host's waits for the device, except waits after the last launch."""
     times, segments, syncs = unchanged_times(graph), graph.segments, graph.syncs
     copies = syncs.filter(pc.equal(syncs.column("scope"), "copy")).column("event_id")
     copies = copies.combine_chunks()
@@ -156,19 +155,19 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
     last = int(start[launches].max(initial=graph.window.start_ns))
     waiting |= _in(segments, "state", "sync")
     asking = _refer_to(graph, "call_id", graph.calls.value_reads())
-    # if the host launches nothing, only ops that read a value take no time
+    # remove waits before the last launch; without launches, remove only reads of values
     free = (waiting | asking) & (start < last) | asking & (not launches.any())
     spent = np.where(free, 0, times.segment_ns)
     return replace(times, segment_ns=spent, sync_waits=syncs.column("start_ns").to_numpy() >= last)
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Let Python take no time, including the Python that only calls an op."""
+    """Remove the time of Python, including Python that only calls an op."""
     return _without_state(graph, "python")
 
 
 def without_dispatch(graph: StepGraph) -> ReplayTimes:
-    """Let ops that only call other ops take no time; runtime calls keep their time."""
+    """Remove the time of ops that only call other ops; runtime calls keep their time."""
     return _without_state(graph, "dispatch")
 
 
@@ -248,7 +247,7 @@ ERRORS: Mapping[str, Error] = {
 
 
 def compiled(graph: StepGraph) -> ReplayTimes:
-    """Forecast the step with its forward and backward pass compiled."""
+    """Forecast the step if a compiler compiled the forward and backward pass."""
     times, inside = unchanged_times(graph), _inside(graph)
     idle = graph.segments.column("category").is_null().to_numpy()
     free = inside & idle & _in(graph.segments, "state", "python", "dispatch")
@@ -270,8 +269,8 @@ def compiled(graph: StepGraph) -> ReplayTimes:
 
 
 def as_layer_op(recurrent_share: float, gemm_factor: float) -> Change:
-    """Return a change that forecasts one op per recurrent layer."""
-    # shorten the matmuls that need no earlier time step by ``gemm_factor``
+    """Return a change that forecasts the step if one op ran each recurrent layer."""
+    # divide only the time of matmuls that need no earlier time step by ``gemm_factor``
     scale = recurrent_share + (1 - recurrent_share) / gemm_factor
 
     def change(graph: StepGraph) -> ReplayTimes:
@@ -295,7 +294,7 @@ def _layer_ns(table: pa.Table, spent_ns: Ints, inside: Flags, scale: float) -> I
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Mark the segments in a pass, and the Python that only calls the pass's ops."""
+    """Mark the segments of both passes, with the Python that only calls their ops."""
     in_call = graph.segments.column("call_id").is_valid().to_numpy()
     call_inside = _refer_to(graph, "call_id", graph.calls.events.is_one_of("phase", *_PASSES))
     return np.where(in_call, call_inside, _in(graph.segments, "phase", *_PASSES))
@@ -317,7 +316,7 @@ def _fused(spent_ns: Ints, queue: Ints, computes: Flags, chained: Flags) -> Ints
     )
     for members in np.split(rows, runs[1:]) if len(rows) else []:
         if chained[members[0]] and len(members) > 1:
-            # a chain of n ops saves n − 1 times the time of its shortest op
+            # let a fused chain of n ops save n − 1 times the time of its shortest op
             least = int(spent_ns[members].min())
             fused_ns[members[1:]] -= least
     return fused_ns

@@ -1,13 +1,10 @@
-"""The critical path of a step: the chain of work that must get shorter for the step to end earlier.
+"""Find the critical path of a step: the longest chain of dependent work and waits.
 
 ::
 
     host      [python )[dispatch)[launch call)
     device                              ~~~~~~[matmul     )[elementwise)
                                  launch latency                         [sync)  return to the host
-
-It follows the replay (``what_if``) from the end of the step back, each time to the predecessor that
-finished last. Its time intervals follow each other without gaps, so they sum to the step.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ LAUNCH = "launch call"
 
 
 class PathInterval(NamedTuple):
-    """A time interval of the path, with the event that ran in it."""
+    """A time interval of the critical path, and the event that ran at this time."""
 
     start_ns: int
     end_ns: int
@@ -43,7 +40,7 @@ class PathInterval(NamedTuple):
 
 
 class CriticalPath:
-    """The critical path of ``graph``: time intervals by category of work or idle cause."""
+    """The critical path of a step: time intervals with a category or an idle cause."""
 
     def __init__(self, graph: StepGraph) -> None:
         self.graph, self._causes = graph, dependencies(graph)
@@ -88,6 +85,7 @@ class CriticalPath:
 
     def _backwards(self) -> Iterator[PathInterval]:
         """Yield the time intervals of the path, from the last to the first."""
+        # leave no gaps, so that the intervals sum to the step
         walk = _Walk(self.graph, self._causes, self._hosts, self._streams)
         at_ns = self.graph.window.start_ns + self.length_ns
         node, state, part = walk.last, "idle", UNKNOWN
@@ -112,20 +110,19 @@ class CriticalPath:
 
 
 def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
-    """Return the critical path of the step ``window``."""
     return CriticalPath(step_graph(events, window))
 
 
-#: Node of the path: (whether it is an activity, its index, ns of a host segment on the path; None:
-#: all).
+#: Node of the path: (on_device, number, offset_ns).
+#: ``number`` is the index of a device activity or host segment.
+#: ``offset_ns`` is the part of the segment on the path (None: the whole segment).
 _Node = tuple[bool, int, int | None]
-#: What runs in an interval of the path: (whether it is an activity, its index), or a cause of idle
-#: time.
+#: Content of a path interval: a node (on_device, number), a cause of idle time, or None (unknown).
 _Content = str | tuple[bool, int] | None
 
 
 class _Walk:
-    """Walks back through a replay: from each node to the node it waited for last."""
+    """Follows a replay backwards, from each node to the last node that it waited for."""
 
     def __init__(
         self, graph: StepGraph, causes: Dependencies, hosts: Hosts, streams: Streams
@@ -138,12 +135,11 @@ class _Walk:
         self.last = self._last(graph)
 
     def event_id(self, on_device: bool, number: int) -> int | None:
-        """Return the id of the event of an activity or segment."""
         ids = self._device_id if on_device else self._host_id
         return None if ids[number] is None else int(ids[number])
 
     def predecessor(self, node: _Node, at_ns: int) -> tuple[int, _Node | None, _Content]:
-        """Return (start, previous node, content) of the path's interval that ends at ``at_ns``."""
+        """Return (start, previous node, content) of the interval that ends at ``at_ns``."""
         on_device, number, offset_ns = node
         if on_device:
             start_ns = self._streams.start[number]
@@ -169,7 +165,7 @@ class _Walk:
         return begin, leads, (False, number)
 
     def _why_started(self, index: int) -> tuple[int, _Node | None, _Content]:
-        """Return (start of the wait, awaited node, cause) of what an activity waited for last."""
+        """Return (start, awaited node, cause) of the last wait of an activity."""
         conditions: list[tuple[int, int, _Node, str]] = []
         streams = self._streams
         segment, offset = streams.launched[index]
@@ -204,7 +200,7 @@ class _Walk:
         return offset_ns if offset_ns < self._hosts.observed_ns[segment] else None
 
     def _last(self, graph: StepGraph) -> _Node | None:
-        """Return what ends the step: the last segment of its thread, or an activity."""
+        """Return the node that ends the step: a host segment or an activity."""
         thread = graph.segments.column("thread").to_numpy()
         window = graph.window
         own = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))

@@ -1,15 +1,12 @@
-"""Find what each host segment, activity and sync of a step waited for, and its delay after that.
+"""Find what each host segment, activity and sync of a step waited for, and the delay after this.
 
 ::
 
-    segment    the previous segment of its thread; if it waits, a segment of another thread
-    activity   its launch + latency; the previous activity of its stream + gap; another stream
-    sync       its own cost; the activities that it waits for + the time to return
+    segment    previous segment of the thread, or a segment of another thread
+    activity   launch + latency, previous activity of the stream + gap, another stream
+    sync       own cost, awaited activities + time to return
 
-Profiles do not record which condition was met last. The least latency, gap, cost and return on the
-device show it; the remaining time is added to this condition, so that the replay reproduces the
-observed times. Source of the model: H. Zhu et al., "Daydream" (USENIX ATC 2020); waits between
-threads and between streams were added.
+Source, except for waits between threads or streams: H. Zhu et al., "Daydream" (USENIX ATC 2020).
 """
 
 from __future__ import annotations
@@ -38,9 +35,9 @@ class Positions:
 
 @dataclass(frozen=True)
 class Activities:
-    """The conditions for which activities waited; each starts when all are met."""
+    """The conditions for the start of activities, one array entry per activity."""
 
-    launched: Positions  # the activity starts ``latency_ns`` after it
+    launched: Positions  # launch, at least ``latency_ns`` before the start
     latency_ns: Ints
     same_stream: Ints  # the previous activity of the same stream, or NONE
     gap_ns: Ints
@@ -50,7 +47,7 @@ class Activities:
 
 @dataclass(frozen=True)
 class Sync:
-    """The last segment of a runtime call that waits for activities."""
+    """A runtime call that waits for activities."""
 
     number: int  # row in the graph's table ``syncs``
     awaited: list[int]
@@ -70,7 +67,6 @@ class Dependencies:
 
 
 def dependencies(graph: StepGraph) -> Dependencies:
-    """Return what each host segment, activity and sync of ``graph`` waited for."""
     segments = _Columns(graph.segments)
     thread = segments["thread"]
     previous = np.arange(len(thread)) - 1
@@ -86,7 +82,7 @@ def dependencies(graph: StepGraph) -> Dependencies:
 
 
 class _Columns:
-    """Columns of a table as int64; null becomes ``NONE``, which is no valid id or thread."""
+    """Reads the columns of a table as int64; null becomes ``NONE``, which is no valid id."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -99,7 +95,7 @@ class _Columns:
 
 
 def _order(graph: StepGraph) -> list[int]:
-    """Sort segments and activities so that each follows what it waited for."""
+    """Return the order in which a replay runs the segments and activities."""
     segments, activities = _Columns(graph.segments), _Columns(graph.activities)
     waits = segments.nullable("waits_for") != NONE
     count = len(activities.table)
@@ -156,7 +152,9 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
 
 
 def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Activities:
-    """Add the unexplained wait of each activity to the condition that was met last."""
+    """Add each activity's remaining wait to the condition that was met last."""
+    # compute which condition was met last, because profiles do not record this
+    # add the rest to this condition, so that an unchanged replay keeps the observed times
     linked = rows.launched.segment != NONE
     conditions = np.stack(
         [
@@ -176,7 +174,7 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, chosen: Flags, group: Ints) -> Ints:
-    """Return for each value the least ``chosen`` value of its group (0: none)."""
+    """Return each entry's least ``chosen`` value in its group (0: none is chosen)."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[chosen], ns[chosen])
@@ -242,7 +240,7 @@ def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
 
 
 def _ended_in_time(activities: _Columns, ids: pa.ChunkedArray, until_ns: Ints) -> list[list[int]]:
-    """Return the activities among ``ids`` that ended before each sync did."""
+    """Return, for each sync, the awaited activities that ended before the sync ended."""
     place = {event: number for number, event in enumerate(activities["event_id"].tolist())}
     start, end = activities["start_ns"].tolist(), activities["end_ns"].tolist()
     return [

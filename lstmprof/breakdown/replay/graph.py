@@ -1,10 +1,7 @@
-"""A step as a graph: what its host threads and streams did, and what each part waited for.
+"""The graph of a step: host segments, activities, and what each segment or activity waited for.
 
-A *segment* of a thread is a time with one innermost event, or with none. Profiles do not say which
-thread waits for which, so a rule decides: the thread whose segment started last is at work, and a
-thread waits for it if one of its segments contains a whole segment of the thread at work. Only
-Python, ranges, ops that only call others, and times without events may wait. So a long frame that
-happens to contain work of another thread is treated as a wait.
+A *segment* is a time on a host thread with one innermost event, or without an event. Example: if
+Python calls ``aten::mm``, the thread has three segments: Python, ``aten::mm``, Python.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 
 @dataclass(frozen=True)
 class HostSegments:
-    """Segments by thread and time, with innermost events and awaited threads."""
+    """Segments of host threads, with their innermost events and awaited threads."""
 
     thread: Ints
     start_ns: Ints
@@ -49,7 +46,7 @@ class HostSegments:
 
 @dataclass(frozen=True)
 class _Innermost:
-    """The segments of all threads."""
+    """The segments of all threads that have an innermost event."""
 
     thread: Ints
     start_ns: Ints
@@ -58,7 +55,8 @@ class _Innermost:
     patient: Flags  # whether it may wait for another thread
 
     def may_wait(self, outer: Ints, inner: Ints) -> Flags:
-        """Return whether each segment ``outer`` contains, and may wait for, ``inner``."""
+        """Return whether each segment ``outer`` contains ``inner`` and may wait."""
+        # a long frame that contains work of another thread by chance also counts as a wait
         within = (self.start_ns[outer] <= self.start_ns[inner]) & (
             self.end_ns[inner] <= self.end_ns[outer]
         )
@@ -78,8 +76,9 @@ def host_segments(
         row,
         patient[row],
     )
-    # use no threads if there are no segments, because then no event has a duration
+    # skip all threads if there are no segments, because then no event has a duration
     numbers = np.unique(thread[rows if len(segments.row) else rows[:0]])
+    # assume that the thread whose segment started last is at work: profiles show no waits
     order = np.lexsort((-segments.thread, segments.end_ns, -segments.start_ns))
     at_work = foremost(segments.start_ns, segments.end_ns, order)
     parts = [_thread_segments(segments, at_work, int(number), window) for number in numbers]
@@ -114,7 +113,7 @@ def _thread_segments(
     inner, working = own.owner_at(borders[:-1]), at_work.owner_at(borders[:-1])
     others = (working != NONE) & (segments.thread[working] != number)
     waits = others & (inner != NONE) & segments.may_wait(inner, working)
-    # number the gap between segments to which each interval belongs
+    # count the segments that start before each interval, which tells the gaps apart
     gap = np.searchsorted(segments.start_ns[rows], borders[:-1], side="right")
     waits |= _waiting_gaps(segments, np.append(rows, NONE), borders, inner, working, others, gap)
     new = np.append(True, (inner[1:] != inner[:-1]) | (gap[1:] != gap[:-1]) | np.diff(waits))
@@ -198,6 +197,7 @@ def step_graph(events: EventTable, window: Window) -> StepGraph:
 
 def _segments(step: StepRows) -> pa.Table:
     events = step.events
+    # let only Python, ranges and ops that only call other ops wait for another thread
     python, dispatch = STATES.index("python"), STATES.index("dispatch")
     patient = np.isin(step.state, (python, dispatch)) & ~step.computes
     segments = host_segments(events, step.window, step.host, step.thread, patient)
@@ -231,7 +231,7 @@ def _segments(step: StepRows) -> pa.Table:
 
 
 def _launching(step: StepRows) -> Flags:
-    """Mark the runtime calls that enqueue work without waiting, and calls inside them."""
+    """Mark non-blocking launch calls, and the runtime calls inside such calls."""
     calls = launch_calls(step.events)
     is_call = np.zeros(len(step.event_id), dtype=np.bool_)
     is_call[calls] = True

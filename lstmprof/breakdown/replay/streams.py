@@ -1,9 +1,7 @@
-"""The activities of each stream in a step, when they were enqueued, and which waited for which.
+"""Find when the host enqueued each activity of a step, and what each sync call waited for.
 
-If the profile does not say what a call waits for, a rule decides: a device synchronisation waits
-for the device on which its thread launched last, a stream synchronisation for the stream whose work
-ended last before the call returned, and a wait for an event for the last launch of its thread
-before the thread's last ``*EventRecord*`` call.
+Example: ``cudaStreamSynchronize`` waits for the last activity of a stream. If the profile does not
+record this stream, lstmprof guesses the stream.
 """
 
 from __future__ import annotations
@@ -34,17 +32,23 @@ ACTIVITIES = schema(
         Column("stream", pa.int64(), "", "stream of the device", "the profile does not say"),
         START,
         END,
-        Column("launch_id", pa.int64(), "", "the call", "unknown or before the window"),
-        Column("launch_thread", pa.int64(), "", "thread of the call", "launch_id is null"),
+        Column(
+            "launch_id",
+            pa.int64(),
+            "",
+            "event_id of the launch call",
+            "unknown or before the window",
+        ),
+        Column("launch_thread", pa.int64(), "", "thread of the launch call", "launch_id is null"),
         Column(
             "enqueued_ns",
             pa.int64(),
             "ns",
-            "end of the launch call (its start if the call blocks); may be later than the "
-            "activity's start",
+            "end of the launch call, or start of a launch call that blocks; may be later than "
+            "start_ns",
             "launch_id is null",
         ),
-        Column("blocks", pa.bool_(), "", "its call returned only once it had ended"),
+        Column("blocks", pa.bool_(), "", "the launch call returned after the activity ended"),
         Column("category", pa.string(), "", "what it is for", "the events have no categories"),
         Column("family", pa.string(), "", "within category rnn", "of another category"),
         PHASE,
@@ -67,7 +71,7 @@ _NO_STREAM = 2**32 - 1  # in CUPTI: the call synchronises a whole context
 
 
 class _Ordered:
-    """Finds the last number before a time, or the first number from a time on."""
+    """Finds the last number before a time, or the first number at a time or later."""
 
     def __init__(self, at_ns: Ints, numbers: Ints) -> None:
         self._at_ns: list[int] = at_ns.tolist()
@@ -83,7 +87,7 @@ class _Ordered:
 
 
 class Streams:
-    """The activities of a step, their launches, and what they waited for."""
+    """The activities of a step, with the launch call of each activity."""
 
     def __init__(self, step: StepRows) -> None:
         self.step, rows = step, step.activities
@@ -124,7 +128,7 @@ class Streams:
         }
 
     def _reported(self) -> dict[int, tuple[int, int]]:
-        """Return {correlation id of a call that waits: (device, stream)} in the profile."""
+        """Return the profile's {correlation id of a waiting call: (device, stream)}."""
         step, events = self.step, self.step.events
         rows = events.rows_of_rank(step.window.rank)
         rows = rows[events.is_kind("device_sync")[rows]]
@@ -158,7 +162,7 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return per activity the index of the awaited one and the row of the wait call."""
+        """Return each activity's awaited activity (index), and the wait call (row)."""
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
         for call in step.calls("StreamWaitEvent").tolist():
@@ -175,7 +179,7 @@ class Streams:
         """Return the first activity that ``StreamWaitEvent`` blocks."""
         step = self.step
         index = self.reported.get(int(step.correlation[call]))
-        # take the thread's next activity if the profile does not name the stream
+        # use the thread's next activity if the profile does not name the stream
         by_thread = self._launched.get(int(step.thread[call]))
         later = self._called.get(index) if index is not None else by_thread
         return None if later is None else later.first_from(int(step.end_ns[call]))
@@ -198,7 +202,7 @@ class Streams:
         return indices
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
-        """Return the last activity enqueued before ``at_ns`` on each stream, or on ``stream``."""
+        """Return the last activity enqueued before ``at_ns`` on ``stream`` (None: each)."""
         queues = [
             queue
             for (on, number), queue in self._queued.items()
@@ -236,7 +240,7 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
 
 
 def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]]:
-    """Return what a runtime call waits for, such as ``stream``, and the awaited activities."""
+    """Return the scope of a call's wait, such as ``stream``, and awaited activities."""
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
         return "copy", list(_ended(streams, streams.launched_by(row), ended))
@@ -247,10 +251,12 @@ def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]
         return "event", list(_ended(streams, [] if event is None else [event], ended))
     device, stream = streams.reported.get(int(step.correlation[row]), (UNKNOWN, UNKNOWN))
     if device == UNKNOWN:
+        # assume the device on which the thread launched last
         last = streams.launched_last(thread, began)
         device = UNKNOWN if last is None else int(streams.device[last])
     if "Stream" not in name:
         return "device", list(_ended(streams, streams.enqueued_last(device, None, began), ended))
+    # assume the stream whose work ended last if the stream is unknown
     number = None if stream == UNKNOWN else stream
     indices = list(_ended(streams, streams.enqueued_last(device, number, began), ended))
     return "stream", sorted(indices, key=lambda index: int(streams.end_ns[index]))[-1:]

@@ -1,7 +1,7 @@
-"""Predict the length of a step with a change (``changes``), and where its time then goes.
+"""Predict the length of a step after a change, such as "no casts", and the next bottleneck.
 
-The events are moved to the times of the replay, and broken down like a profile, so the result also
-shows the next bottleneck.
+Example: ``Prediction(observed_ns=100, replayed_ns=98, predicted_ns=90, ledger=…)``. The ledger
+breaks down the changed step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lstmprof.events.threads import thread_ids
 
 @dataclass(frozen=True)
 class Replay:
-    """When segments and activities run in a replay, and how long it takes."""
+    """Start and end of each segment and activity of a replay, and the replay's length."""
 
     length_ns: int
     segment_start_ns: Ints
@@ -43,7 +43,6 @@ class Replay:
 def replayed(
     graph: StepGraph, change: Change = unchanged_times, causes: Dependencies | None = None
 ) -> Replay:
-    """Replay ``graph`` with ``change``."""
     times = change(graph)
     hosts, streams = run(graph, times, causes or dependencies(graph))
     start, end = np.array(streams.start, np.int64), np.array(streams.end, np.int64)
@@ -126,7 +125,7 @@ class Streams:
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        # per activity: (end of its wait for another stream, the awaited activity there)
+        # per activity: (end of its wait for another stream's activity, index of this activity)
         self.waits_until = [(ALWAYS, NONE)] * len(self.start)
 
     def run(self, index: int, hosts: Hosts) -> None:
@@ -194,7 +193,6 @@ class Prediction:
 
 
 def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -> list[Prediction]:
-    """Return one prediction per change for the step ``window``."""
     graph = step_graph(events, window)
     causes = dependencies(graph)
     unchanged_ns = replayed(graph, unchanged_times, causes).length_ns
@@ -219,7 +217,7 @@ def retimed(
     begun, runs_on = start[activities] < window.start_ns, end[activities] > window.end_ns
     moved = []
     for at in (start, end):
-        # shift later events, so that they keep their distance from the step's end
+        # shift the events after the step by the change of the step's length
         new = np.where(at >= window.end_ns, at - window.end_ns + closes, at)
         new[host] = _moved(graph, replay, thread[host], at[host])
         moved.append(new)
@@ -234,14 +232,14 @@ def retimed(
 
 
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
-    """Mark events that keep a duration: outside the step, launch calls and innermost ones."""
+    """Mark the events that keep a duration, such as launch calls and innermost events."""
     window = graph.window
     outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
     lasts = pa.array(replay.segment_end_ns > replay.segment_start_ns)
     spent = graph.segments.column("event_id").filter(lasts).drop_null().to_numpy()
     launches = graph.activities.column("launch_id").drop_null().to_numpy()
     event_id = events.ints("event_id", -1)
-    # give other events in the step no duration, so that none of them becomes innermost
+    # mark no other event of the step: events without duration are never innermost
     return np.asarray(outside | np.isin(event_id, np.concatenate([spent, launches])), np.bool_)
 
 

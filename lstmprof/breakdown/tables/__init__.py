@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """The data from which tables are computed."""
+    """Data from which tables are computed: events, steps and run.json."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Source:
         self._made = {} if made is None else made
 
     def events(self, columns: Sequence[str]) -> EventTable:
-        """Return the events with at least ``columns``."""
+        """Return the events, with ``columns`` and perhaps more columns."""
         return self._events.table(columns) if isinstance(self._events, Packed) else self._events
 
     def for_each_rank(
@@ -66,7 +66,7 @@ class Source:
             return make(self.events(columns), self.windows)
         tables = []
         for rank in (None if number < 0 else number for number in ranks):
-            # include a few events of other ranks, so that each thread keeps its number
+            # include a few events of other ranks, or the numbers of threads would change
             part = events.table(columns, rows_of_ranks(events, [rank]))
             table = make(part, [window for window in self.windows if window.rank == rank])
             own = pc.field("rank").is_null() if rank is None else pc.field("rank") == rank
@@ -74,13 +74,12 @@ class Source:
         return pa.concat_tables(tables)
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Return the events in narrow integer types, with at least ``columns``."""
         if isinstance(self._events, Packed):
             return self._events
         return packed(self._events.select(columns))
 
     def table(self, name: str) -> pa.Table:
-        """Return the table ``name``; empty if it needs files that are missing here."""
+        """Return the table ``name``. Tables that need files are empty without ``account``."""
         kind = table_of(name)
         if kind.needs_files and self.account is None:
             return schema(kind.columns).empty_table()
@@ -89,13 +88,13 @@ class Source:
         return self._made[name]
 
 
-#: Function that computes a table from the source and the required columns of events.
+#: Function that computes a table from a ``Source`` and the event columns to read.
 Make = Callable[[Source, Sequence[str]], pa.Table]
 
 
 @dataclass(frozen=True)
 class TableKind:
-    """A table: its meaning, its columns, and how it is computed and shown."""
+    """Definition of a table: meaning, columns, and the function that computes rows."""
 
     name: str
     meaning: str
@@ -111,7 +110,6 @@ class TableKind:
     def of(
         self, events: EventTable, windows: list[Window], info: RunInfo | None = None
     ) -> pa.Table:
-        """Return this table, computed from annotated ``events``."""
         return Source(events, windows, info).table(self.name)
 
     def ordered(self, table: pa.Table) -> pa.Table:
@@ -148,7 +146,7 @@ _ON_DEVICES = (*_TIMED, "pid", "tid", "device", "stream")
 _ALL = (
     TableKind(
         "ledger",
-        "the parts of each step, which sum to the step: busy time by category, idle time by cause",
+        "time of each step, split into busy time by category of work and idle time by cause",
         ledger.COLUMNS,
         (),
         ("rank", "step", "device", "state", "part", "ns"),
@@ -169,7 +167,7 @@ _ALL = (
     ),
     TableKind(
         "kernels",
-        "time of each kernel and copy; on a CPU, self time of each computing op",
+        "time of each kernel and copy (GPU), or self time of each op that computes (CPU)",
         kernels.COLUMNS,
         ("-total_ns", "name"),
         ("rank", "device", "total_ns", "share", "count", "p50_ns", "category", "rule", "name"),
@@ -220,7 +218,7 @@ _ALL = (
     ),
     TableKind(
         "launches",
-        "time of launch calls, launch latency, and how much enqueued work waits for the device",
+        "time of launch calls, launch latency, and number of enqueued activities not yet ended",
         launches.COLUMNS,
         ("-call_total_ns", "name"),
         (
@@ -243,7 +241,7 @@ _ALL = (
     ),
     TableKind(
         "casts",
-        "time and size of casts by op: the cost of mixed precision",
+        "time and size of casts (dtype conversions), by the op that casts",
         casts.COLUMNS,
         ("-total_ns", "op", "within"),
         (
@@ -267,7 +265,7 @@ _ALL = (
     ),
     TableKind(
         "streams",
-        "activities and busy time of each stream of a device",
+        "number of activities and busy time of each stream of a device",
         steps.STREAM_COLUMNS,
         ("rank", "device", "stream"),
         tuple(c.name for c in steps.STREAM_COLUMNS[:-2]),
@@ -276,7 +274,7 @@ _ALL = (
     ),
     TableKind(
         "collectives",
-        "time of each rank in each collective, its wait for the last rank, and the bandwidth",
+        "time and bandwidth of each collective, and how long each rank waited for the last rank",
         collectives.COLUMNS,
         (),
         (
@@ -290,7 +288,7 @@ _ALL = (
     ),
     TableKind(
         "ranks",
-        "busy time, waits, lateness in collectives, and imbalance of each rank and device",
+        "busy time, waits, late arrivals at collectives, and imbalance of each rank and device",
         ranks.COLUMNS,
         (),
         (
@@ -306,8 +304,8 @@ _ALL = (
     ),
     TableKind(
         "critical_path",
-        "parts of the critical path (the longest chain of work and waits that depend on each "
-        "other) in the step of median length, and the time that halving a part saves",
+        "time of each part of the critical path (longest chain of dependent work and waits) in the "
+        "step of median length, and the saving if the part takes half as long",
         critical_path.COLUMNS,
         ("rank", "-path_ns", "part"),
         (
@@ -336,19 +334,20 @@ _ALL = (
     ),
     TableKind(
         "memory",
-        "memory of each device: peaks, allocations and frees, per step, per phase and in total",
+        "peak memory, allocations and frees of each device, per step, per phase and in total",
         memory.COLUMNS,
         (),
         tuple(c.name for c in memory.COLUMNS),
         make=_from_account(_memory),
         needs_files=True,
         record="record with profile_memory=True (torch.profiler) or --cuda-memory-usage=true "
-        "(Nsight Systems); TensorFlow and JAX need no option: they record memory use if their "
-        "allocator reports it",
+        "(Nsight Systems); TensorFlow and JAX record memory use without an option if the allocator "
+        "reports memory use",
     ),
     TableKind(
         "witness",
-        "shares of the step that a sampler saw (capture --sampler), compared with the breakdown",
+        "each part of the step: share of the stack samples (capture --sampler), and share of the "
+        "step time",
         witness.COLUMNS,
         (),
         tuple(c.name for c in witness.COLUMNS),
@@ -365,7 +364,6 @@ TABLES: Mapping[str, TableKind] = {
 
 
 def table_of(name: str) -> TableKind:
-    """Return the table called ``name``."""
     if name not in TABLES:
         raise unknown_name("table", name, TABLES)
     return TABLES[name]
@@ -374,6 +372,5 @@ def table_of(name: str) -> TableKind:
 def tables_of(
     named: Sequence[str], events: EventTable, windows: list[Window], info: RunInfo | None = None
 ) -> dict[str, pa.Table]:
-    """Return the ``named`` tables, computed from annotated ``events``."""
     source = Source(events, windows, info)
     return {name: source.table(name) for name in named}

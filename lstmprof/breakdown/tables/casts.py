@@ -1,7 +1,7 @@
-"""The tables of casts and of copies: work that changes element types, and work that moves bytes.
+"""The table of casts (changes of element types), and the table of copies and memsets.
 
-PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_(to, from)``: ``op`` is the
-outermost of them, and ``within`` its caller. Bytes are bytes read plus written.
+Example of a cast in PyTorch: ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_(to, from)``. The
+column ``op`` shows ``aten::to``, and ``within`` shows the op that called ``aten::to``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def casts(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _work(events: EventTable) -> Ints:
-    """Return the rows of activities, and of computing ops in ranks without activities."""
+    """Return rows of activities or, in ranks without activities, of ops that compute."""
     activity, op = events.is_kind(*ACTIVITY_KINDS), computing(events)
     rows = [np.empty(0, dtype=np.int64)]
     for rank in events.ranks():
@@ -93,12 +93,12 @@ def _work(events: EventTable) -> Ints:
 
 
 def _issuers(events: EventTable, rows: Ints) -> Ints:
-    """Return the op that issued each event of ``rows``, or ``NONE``; an op issues itself."""
+    """Return the op that issued each event, or ``NONE``; an op is its own issuer."""
     return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 
 def _ops_and_callers(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return the names of the casting ops and of their callers, each as (codes, texts)."""
+    """Return two text columns (codes, texts): the casting ops, and their callers."""
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
@@ -119,13 +119,13 @@ def _copies(events: EventTable, ops: Ints) -> Flags:
 
 
 def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return the element types before and after the casts, each as (codes, texts)."""
+    """Return two text columns (codes, texts): element types before and after casts."""
     codes, values = events.texts("dtypes")
     issuer = _issuers(events, rows)
     copies = _copies(events, issuer)
     code = values_at(codes, issuer)
     recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in (*values, "")]
-    # make two pairs (from, to) per recorded text: for other casting ops, and for ``aten::copy_``
+    # make two pairs (from, to) per text: one for other casting ops, one for ``aten::copy_``
     pairs = [[((r or [None])[0], None), copied(r)] for r in recorded]
     texts = sorted({text for entry in pairs for pair in entry for text in pair if text})
     code_of = {None: NONE, **{text: number for number, text in enumerate(texts)}}
@@ -175,7 +175,7 @@ COPY_COLUMNS = (
     Column.text(
         "direction",
         "direction of the copy: " + ", ".join(DIRECTIONS) + " (H host, D device, P peer device)",
-        "it is a memset, or the name does not show it",
+        "the row is a memset, or the name does not show the direction",
     ),
     Column.text(
         "host_memory", "kind of host memory: " + ", ".join(MEMORIES), "the name does not show it"
@@ -189,12 +189,12 @@ COPY_COLUMNS = (
 
 #: Columns of the events to read.
 COPY_READS = ("kind", "name", "dur_ns", "rank", "device", "bytes", "step")
-#: Values of columns, in the sort order of the rows.
+#: Values of the columns ``kind``, ``direction`` and ``host_memory``, in sort order.
 _KINDS, _DIRECTIONS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMORIES)
 
 
 def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """Return one row per rank, device, copy or memset, direction and host memory."""
+    """Return one row per rank, device, kind, direction and kind of host memory."""
     copied_events = events.table(COPY_READS, np.flatnonzero(events.is_kind(*_KINDS)))
     rank, device, moved = (
         copied_events.ints(name, UNKNOWN) for name in ("rank", "device", "bytes")

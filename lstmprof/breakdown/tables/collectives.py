@@ -1,15 +1,12 @@
-"""The table of collectives: how long each rank communicates, and waits for others.
+"""The table of collectives: how long each rank communicates, and waits for other ranks.
 
 ::
 
     rank 0   |==== waits ====|== communicates ==|
-    rank 1                   |== communicates ==|     the last to arrive: nobody waits in its call
+    rank 1                   |== communicates ==|     the last rank to arrive does not wait
 
-A collective ends on all its ranks at once, so its shortest kernel belongs to the last rank to
-arrive. Only lengths are compared, because the clocks of ranks differ. Kernels are matched across
-ranks by name, step, stream and order; ``skew_ns`` shows whether they really end together.
-Bandwidths are those of NCCL's tests
-(https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+Definition of the bandwidths:
+https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md.
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.runs.metadata import RunInfo
 
-_UNSHARED = "it has no counterpart on other ranks"
+_UNSHARED = "the kernel has no counterpart on other ranks"
 COLUMNS = (
     RANK,
     DEVICE,
@@ -48,12 +45,12 @@ COLUMNS = (
     Column.text("name", "name of the kernel"),
     Column.text(
         "operation",
-        "operation: " + ", ".join(OPERATIONS),
-        "the profile does not show it",
+        "kind of collective: " + ", ".join(OPERATIONS),
+        "the profile does not show the kind",
     ),
     Column.integer(
         "bytes",
-        "size of the message: what a rank sends or receives, whichever is larger",
+        "size of the message that a rank sends or receives, whichever is larger",
         "not recorded (in PyTorch, set record_shapes=True)",
     ),
     Column.integer(
@@ -66,7 +63,9 @@ COLUMNS = (
         "name and description of the process group in PyTorch",
         "not recorded (PyTorch before 2.4)",
     ),
-    Column.integer("collective", "number of the collective, equal on all its ranks", _UNSHARED),
+    Column.integer(
+        "collective", "number of the collective, equal in the rows of all its ranks", _UNSHARED
+    ),
     Column.integer("start_ns", "start of the kernel, by the clock of its rank"),
     Column.integer("dur_ns", "duration of the kernel"),
     Column.integer(
@@ -74,7 +73,7 @@ COLUMNS = (
     ),
     Column.integer(
         "exposed_ns",
-        "time of the collective in which its device computes nothing",
+        "part of dur_ns in which no computing kernel ran on the device",
     ),
     Column.integer(
         "waits_ns",
@@ -89,8 +88,7 @@ COLUMNS = (
     Column.integer("last_device", "device that arrived last", _UNSHARED),
     Column.integer(
         "skew_ns",
-        "time between the first and the last end of the collective over all ranks, after the "
-        "clocks of the ranks were aligned",
+        "time between the first and the last rank's end of the collective, on aligned clocks",
         _UNSHARED,
     ),
     Column.real(
@@ -101,7 +99,7 @@ COLUMNS = (
     Column.real(
         "bus_bytes_per_s",
         "bus bandwidth, as nccl-tests defines it",
-        "one of its inputs is null",
+        "algorithm_bytes_per_s, operation or group_size is null",
     ),
 )
 SCHEMA = schema(COLUMNS)
@@ -129,7 +127,7 @@ _PER_KERNEL = READS[:9]
 _BUS = {"all_reduce": 2} | dict.fromkeys(
     ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1
 )
-#: Largest distance between the ends of a collective's kernels, as a share of the longest wait.
+#: Largest time between the ends of a collective's kernels, as a share of the longest wait.
 MOST_SKEW_SHARE = 0.5
 #: Rank and device: (rank or None if unknown, device or None for the host).
 RankDevice = tuple[int | None, int | None]
@@ -181,7 +179,7 @@ def collectives(packed: Packed, windows: Sequence[Window], info: RunInfo) -> pa.
 
 @dataclass(frozen=True)
 class _Message:
-    """The data that a collective moves, and the ranks among which it moves them."""
+    """The data that a collective moves, and the ranks that take part."""
 
     operation: str | None
     bytes: int | None
@@ -197,7 +195,7 @@ class _Message:
 
 
 def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
-    """Return the data that each collective moves, from its kernel or range."""
+    """Read each collective's message from its kernel or the range around its launch."""
     if not len(rows):
         return []
     launch = packed.rows_named("launch_id")[rows]
@@ -217,7 +215,7 @@ def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
         operation = operation or operation_of(kernel["name"])
         ranks = config.group_size or group
         moved = config.message_bytes
-        # use a range's inputs only for a single kernel: with several, each kernel's part is unknown
+        # several kernels in a range would share the range's inputs in unknown parts
         if moved is None and is_recorded and alone[range_] == 1:
             moved = _input_bytes(inputs["shapes"] or "", inputs["dtypes"] or "")
             if operation == "all_gather" and moved is not None:
@@ -227,7 +225,7 @@ def _messages(packed: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
 
 
 def _input_bytes(shapes: str, dtypes: str) -> int | None:
-    """Return the size in bytes of the recorded tensors."""
+    """Return the total number of bytes of the recorded inputs (None: unknown)."""
     element_sizes = [element_bytes(dtype) for dtype in recorded_inputs(dtypes)]
     sizes = [s for s in recorded_inputs(shapes) if isinstance(s, list)]
     whole = all(isinstance(n, int) and n >= 0 for size in sizes for n in size)
@@ -238,7 +236,7 @@ def _input_bytes(shapes: str, dtypes: str) -> int | None:
 
 
 def rank_records(info: RunInfo) -> list[dict[str, Any]]:
-    """Return what the profile says about each rank, such as group sizes."""
+    """Return the profile's metadata of each rank, such as the sizes of its groups."""
     metadata = info.profile_metadata or {}
     by_rank = metadata.get("ranks")
     records = list(by_rank.values()) if isinstance(by_rank, dict) else [metadata]
@@ -246,13 +244,12 @@ def rank_records(info: RunInfo) -> list[dict[str, Any]]:
 
 
 def group_sizes(info: RunInfo) -> set[int]:
-    """Return the sizes of the job's process groups of two ranks or more."""
     sizes = {size for record in rank_records(info) for size in record.get("group_sizes") or ()}
     return {size for size in sizes if size > 1}
 
 
 def group_size(info: RunInfo) -> int | None:
-    """Return the size of every process group, if they agree."""
+    """Return the size of the process groups if all known sizes are equal."""
     sizes = group_sizes(info)
     return sizes.pop() if len(sizes) == 1 else None
 
@@ -268,7 +265,7 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Give equal numbers to calls that may be one collective on several devices."""
+    """Give calls an equal number if the calls may belong to one collective."""
     stream = events.ints("stream", UNKNOWN)[calls.row]
     position = np.zeros(len(stream), dtype=np.int64)
     by_device = Groups(calls.device).members()
@@ -279,12 +276,12 @@ def _counterparts(events: EventTable, calls: _Calls, groups: Sequence[str]) -> t
     step = events.ints("step", UNKNOWN)[calls.row]
     codes = {group: code for code, group in enumerate(dict.fromkeys(filter(None, groups)))}
     group = np.array([codes.get(name, NONE) for name in groups], dtype=np.int64)
-    # return two numberings: of possible collectives, and of process groups
+    # return two numbers per call: of the possible collective, and of the process group
     return numbered(step, position, group, events.texts("name")[0][calls.row]), group
 
 
 def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
-    """Match calls across devices, as arrays (collective, device)."""
+    """Return arrays of matching calls: one row per collective, one column per device."""
     matches: dict[tuple[int, ...], list[Ints]] = {}
     everywhere = np.arange(calls.devices)
     devices_of = {
@@ -304,12 +301,15 @@ def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
 
 
 def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return each call's wait, last call to arrive, skew, and collective."""
+    """Return per call: wait, index of the last call to arrive, skew, collective."""
     waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
     number = np.full(len(calls.row), NONE, dtype=np.int64)
     numbers = 0
     for match in matches:
+        # compare lengths, not times, because the clocks of ranks differ
         dur = (calls.end_ns - calls.start_ns)[match]
+        # the last rank has the shortest kernel: all ranks end a collective together
+        # compare durations, not starts, because the clocks of ranks differ
         shortest = dur.argmin(axis=1)[:, None]
         waits[match] = dur - np.take_along_axis(dur, shortest, axis=1)
         last[match] = np.take_along_axis(match, shortest, axis=1)
@@ -320,14 +320,14 @@ def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, In
 
 
 def _skew(ends_ns: Ints) -> Ints:
-    """Return the spread of each collective's ends, with aligned clocks."""
+    """Return each collective's time from its first to its last end, on aligned clocks."""
     offset = ends_ns - ends_ns[:, :1]
     rest = offset - np.median(offset, axis=0).astype(np.int64)
     return np.asarray(rest.max(axis=1) - rest.min(axis=1), dtype=np.int64)
 
 
 def _overlapped(events: EventTable, calls: _Calls) -> Ints:
-    """Return the time of each call in which its device also computed."""
+    """Return how long each call overlaps with computing kernels of its device."""
     computes = events.is_kind("kernel") & ~events.is_one_of("category", "collective")
     computing = np.flatnonzero(computes)
     rows = np.concatenate([calls.row, computing])  # so a device's calls come before other kernels
@@ -343,7 +343,7 @@ def _overlapped(events: EventTable, calls: _Calls) -> Ints:
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Return the calls of collectives that ended together on all devices."""
+    """Return the calls of collectives that all devices share and that end together."""
     sizes = Counter(row["collective"] for row in calls if row["collective"] is not None)
     devices = len({rank_device(row) for row in calls})
     longest: Counter[int] = Counter()
@@ -358,7 +358,7 @@ def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> li
         and row["skew_ns"] <= max(least_skew_ns, MOST_SKEW_SHARE * max(longest[number], mean_ns))
     ]
     agreed_ns = sum(longest[number] for number in {row["collective"] for row in agree})
-    # return an empty list if ranks mostly communicate in groups
+    # return nothing if most waits are in collectives with too much skew, as with process groups
     return agree if 2 * agreed_ns >= longest.total() else []
 
 

@@ -23,13 +23,13 @@ COLUMNS = (
     Column.text("state", "busy (something computes or moves data) or idle"),
     Column.text(
         "part",
-        "category of the work, such as gemm, or cause of the idle time, such as python",
+        "category of the work (such as gemm) if busy, cause of the wait (such as python) if idle",
     ),
     Column.integer("path_ns", "time of this part on the critical path"),
     Column.real("path_share", "path_ns divided by the length of the path"),
     Column.integer(
         "halved_saves_ns",
-        "time that the step saves, by simulation, if this part takes half as long",
+        "by how much a simulated step is shorter if this part takes half as long",
     ),
     Column.integer("stretches", "number of uninterrupted stretches of this part on the path"),
     Column.text(

@@ -1,7 +1,7 @@
-"""The kernel table: the time of each kernel by name; in a CPU run, of each op that computes.
+"""The table of kernels: number and times of the runs of each kernel, copy and memset.
 
-An op's time excludes the events inside it. Ops that only call other ops are omitted, because some
-of them wait for other ops. Percentiles are the nearest rank.
+In a CPU run, the table has the self times of the ops that compute. Percentiles use the nearest-rank
+method.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Colum
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.runs.invariants import check_sums
 
-_NOT_RECORDED = "the row is not a kernel, or it is not recorded"
+_NOT_RECORDED = "the row is not a kernel, or the profile does not record it"
 COLUMNS = (
     RANK,
     DEVICE,
@@ -47,7 +47,7 @@ COLUMNS = (
     PER_STEP,
     Column.text(
         "rule",
-        "rule that decided the category; if several rules did, the most frequent one",
+        "rule that most often decided the category of the kernel, copy or op",
         "an older lstmprof wrote the run",
     ),
     Column.integer(
@@ -62,12 +62,12 @@ COLUMNS = (
     ),
 )
 
-#: Columns of the events to read; ``parent_id`` only if ops compute.
+#: Columns of the events to read; ``parent_id`` is used only for self times of ops.
 READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
     *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-#: Text columns that are equal for all events of a row, and those of which a row shows one value.
+#: Text columns that identify a table row, and text columns that may vary in a row.
 _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
@@ -102,14 +102,14 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
 
 @dataclass(frozen=True)
 class SortedTexts:
-    """A text column: its sorted distinct values, and each event's value."""
+    """A text column: sorted distinct values, and the index of each event's value."""
 
     values: list[str]
     index: Ints  # in ``values``, or ``NONE``
 
     @staticmethod
     def of(texts: Sequence[str], codes: Ints) -> SortedTexts:
-        """Return the column of ``texts[code]`` for each of ``codes``; ``NONE`` is null."""
+        """Make a text column from ``codes``, which index ``texts`` (``NONE``: null)."""
         used = np.unique(codes[codes != NONE])
         values = sorted({texts[code] for code in used.tolist()})
         index_of = {text: index for index, text in enumerate(values)}
@@ -120,7 +120,7 @@ class SortedTexts:
 
 @dataclass(frozen=True)
 class _Work:
-    """The kernels and computing ops, grouped by rank, device and texts, such as the name."""
+    """Kernels and computing ops; events of a bucket have equal rank, device and texts."""
 
     bucket: Ints  # per event
     ns: Ints  # per event
@@ -138,7 +138,7 @@ class _Work:
 
 
 def _work(events: Packed) -> _Work:
-    """Return the activities, and the computing ops of ranks without activities."""
+    """Return the activities or, in ranks without activities, the ops that compute."""
     computing = event_types(events).computing
     own = _own_time(events) if len(computing) else events.values("dur_ns")
     roles = np.array([*(_ROLES.get(kind, 0) for kind in events.texts("kind")), 0])
@@ -148,6 +148,7 @@ def _work(events: Packed) -> _Work:
         role = roles[events.codes("kind", piece)]
         of_work = role == _ACTIVITY
         if len(computing):
+            # omit ops without a category, which only call other ops or wait for other ops
             computes = np.isin(events.ints("rank", piece), computing)
             of_work |= (role == _OP) & computes & events.has_value("category", piece)
         rows = np.flatnonzero(of_work)
@@ -164,7 +165,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Group events by rank, device and texts, such as the name."""
+    """Group events of equal rank, device and texts (such as the name) into buckets."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = dense_numbers(keys)
@@ -176,7 +177,7 @@ def _buckets_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[In
 
 
 def _own_time(events: Packed) -> Ints:
-    """Return the duration of each event without the events inside it."""
+    """Return each event's duration minus the durations of nested events."""
     own = events.values("dur_ns").astype(np.int64)
     parent = events.rows_named("parent_id")
     for piece in events.pieces():
@@ -187,7 +188,7 @@ def _own_time(events: Packed) -> Ints:
 
 
 def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
-    """Return, per row of the table, the rule that decided the category of most events."""
+    """Return the rule that decided the category of most events of each table row."""
     pairs = Groups(group.of, rule.index)
     of, index = group.of[pairs.first], rule.index[pairs.first]
     most_last = np.lexsort((index, pairs.sums(count), of))
@@ -198,7 +199,7 @@ def _rules(group: Groups, rule: SortedTexts, count: Ints) -> pa.Array:
 def _launch_configs(
     group: Groups, config: SortedTexts, bucket_ns: Ints
 ) -> tuple[pa.Array, pa.Array]:
-    """Return each row's number of launch configurations, and the longest one."""
+    """Return each row's number of launch configurations, and the one with most time."""
     configured = np.flatnonzero(config.index != NONE)
     pairs = Groups(group.of[configured], config.index[configured])
     of, index = group.of[configured][pairs.first], config.index[configured][pairs.first]

@@ -1,8 +1,9 @@
-"""The tables of launches and of launch gaps: the cost of enqueuing work, and idle time before it.
+"""The tables of launches and launch gaps: the cost of launch calls, and idle time of devices.
 
-Latency: from a launch call's return to the start of its first activity. Queue depth: activities
-that were enqueued and had not ended when a call returned. Gap: idle time of the device before an
-activity. A kernel that is shorter than its gap does not limit the speed.
+::
+
+    host      [launch call)~~ latency ~~
+    device    [kernel)~~~~~~~~~ gap ~~~~[first activity of the call)
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ COLUMNS = (
     Column.integer("count", "number of calls"),
     Column.integer("linked", "number of calls whose activity is in the profile"),
     Column.integer(
-        "activities", "number of activities that the calls enqueued; a graph launch enqueues many"
+        "activities",
+        "number of activities that the calls enqueued (one graph launch enqueues many)",
     ),
     PER_STEP,
     Column.real(
@@ -65,16 +67,17 @@ COLUMNS = (
     ),
     Column.integer(
         "started_before_call",
-        "number of calls that began after their activity had started (wrong clocks)",
+        "number of calls that began after their activity had started, because the clocks of host "
+        "and device differ",
     ),
     Column.real(
         "queue_mean",
-        "mean number of enqueued activities that had not ended when a call returned",
+        "mean queue depth at the return of a call: activities that were enqueued and had not ended",
         _UNLINKED,
     ),
     Column.integer(
         "queue_max",
-        "largest number of enqueued activities that had not ended when a call returned",
+        "largest queue depth at the return of a call",
         _UNLINKED,
     ),
 )
@@ -175,15 +178,16 @@ GAP_COLUMNS = (
     Column.text("category", "category of work, such as gemm"),
     Column.integer(
         "count",
-        "number of runs of the kernel or copy, without the first activity of each step",
+        "number of times that the kernel or copy ran; the first activity of each step does not "
+        "count",
     ),
     Column.integer("dur_p50_ns", "median duration, nearest rank"),
     Column.integer(
         "gap_p50_ns",
-        "median (nearest rank) of the idle times of the device before the kernel or copy",
+        "median idle time of the device before the kernel or copy, nearest rank",
     ),
     Column.integer("dur_total_ns", "sum of the durations"),
-    Column.integer("gap_total_ns", "sum of the idle times of the device before the kernel or copy"),
+    Column.integer("gap_total_ns", "total idle time of the device before the kernel or copy"),
 )
 
 

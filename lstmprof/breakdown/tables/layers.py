@@ -1,4 +1,4 @@
-"""The layer table: recurrent layers and loops of cells, their form, network and time.
+"""The layer table: how each recurrent layer or loop of cells runs, its sizes and its time.
 
 Layers are found from ops and the shapes of their inputs (``breakdown.recurrent``), never from
 run.json. A call lasts from the start of its first activity to the end of its last one.
@@ -30,7 +30,7 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import PER_STEP, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
-from lstmprof.implementations import FORMS
+from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.runs.metadata import RunInfo
 
 _NO_SIZES = "the input shapes do not show it"
@@ -74,8 +74,8 @@ _ALGORITHM = tuple(
         ),
         Column.text(
             f"{prefix}algorithm_unmet",
-            "cuDNN algorithms that the framework did not request, each with the first condition "
-            "that the layer does not meet",
+            "for each cuDNN algorithm that the framework did not request: how to meet the "
+            f"algorithm's first unmet condition ({way} pass)",
             _NOT_CUDNN,
         ),
     )
@@ -83,29 +83,33 @@ _ALGORITHM = tuple(
 _LADDER = (
     Column.text(
         "rung",
-        f"fastest of these optimizations that the forward pass has: {', '.join(RUNGS)}",
+        f"optimization level of the forward pass, from slowest to fastest: {', '.join(RUNGS)}",
         "the matmuls or cells cannot be identified",
     ),
     Column.text(
         "next_rung",
-        "next optimization after rung, which the forward pass lacks",
-        "rung is null, or no optimization is missing",
+        "next optimization level, which the forward pass does not reach",
+        "rung is null or the last level",
     ),
     Column.real(
         "next_rung_saves_ns",
-        "time per forward pass that next_rung saves at least",
+        "least time that next_rung saves per forward pass (for a persistent kernel: largest time)",
         "next_rung is null, or the time is unknown",
     ),
     Column.real(
         "floor_ns",
-        "lower bound on the time of a call: its sequential work at the device's peak rates",
-        f"the peak rates were not measured, or {_NO_SIZES}",
+        "shortest possible time of a call: time steps run in sequence at the device's peak rates",
+        "the peak rates or the sizes of the layer are unknown",
     ),
 )
 
 COLUMNS = (
     RANK,
-    Column.text("form", f"how a layer runs: {', '.join(FORMS)}"),
+    Column.text(
+        "form",
+        f"how a layer runs: {LOOP} (several ops per time step), "
+        f"{CELL_OP} (one op per time step) or {LAYER_OP} (one op for all time steps)",
+    ),
     Column.text("framework", "framework of the ops"),
     Column.text("op", "name of the op; for a loop, the ops that each time step repeats"),
     Column.text(
@@ -126,18 +130,18 @@ COLUMNS = (
     Column.real(
         "ops_per_time_step",
         "number of computing ops per time step in the forward pass",
-        f"it ran on a device, or {_NO_STEPS}",
+        f"the layer ran on a device, or {_NO_STEPS}",
     ),
     Column.real(
         "kernels_per_time_step",
         "number of kernels per time step in the forward pass",
-        f"it ran on the host, or {_NO_STEPS}",
+        f"the layer ran on the host, or {_NO_STEPS}",
     ),
     Column.real("forward_ns", "mean length of a forward pass", "the layer launched nothing"),
     Column.real(
         "backward_ns",
         "mean length of a backward pass",
-        "there is none, or it is not linked with the forward pass",
+        "the layer has no backward pass, or the profile does not link it with the forward pass",
     ),
     Column.integer(
         "flops",
@@ -146,7 +150,7 @@ COLUMNS = (
     ),
     Column.real(
         "roofline_share",
-        "time of flops at the device's peak rate, divided by the time of the call",
+        "share of the device's peak matmul rate that the call reaches",
         "the peak rate or flops is unknown",
     ),
     *_ALGORITHM,
@@ -226,7 +230,7 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Return the first call's optimizations, and what the next one saves in the mean call."""
+    """Return the first call's rung, the next rung, and what the next rung saves on average."""
     positions = [position for m in members if m.work and (position := standing(m.work, floor))]
     if not positions:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
@@ -262,7 +266,7 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """The forward or backward pass of a call of cuDNN."""
+    """The cuDNN algorithms of the forward or backward pass of a call."""
 
     requested: Choice  # algorithm that the framework requests
     possible: tuple[str, ...]  # algorithms that fit the kernels' names
@@ -270,14 +274,12 @@ class Pass:
 
 @dataclass(frozen=True)
 class Passes:
-    """The forward and the backward pass of a call of cuDNN."""
-
     forward: Pass | None = None
     backward: Pass | None = None
 
 
 def layer_of(call: Call) -> Layer | None:
-    """Return the layer as its framework passed it to cuDNN, if cuDNN computed it."""
+    """Convert a call of cuDNN into a ``Layer`` (None for calls of other libraries)."""
     network = call.network
     if call.library != CUDNN:
         return None
@@ -289,7 +291,6 @@ def layer_of(call: Call) -> Layer | None:
 def _passes_of(
     events: EventTable, calls: Sequence[Call], forward: Ints, backward: Ints, info: RunInfo
 ) -> list[Passes]:
-    """Return the cuDNN algorithms of both passes of each call."""
     layers = [layer_of(call) for call in calls]
     if not any(layers):
         return [Passes()] * len(calls)
@@ -301,7 +302,7 @@ def _passes_of(
 def _passes(
     events: EventTable, layers: Sequence[Layer | None], owner: Ints, info: RunInfo, forward: bool
 ) -> Iterator[tuple[int, Pass]]:
-    """Yield (index of a call, its pass) for each cuDNN call with recorded kernels."""
+    """Yield (index of the call, ``Pass``) for cuDNN calls with recorded kernels."""
     rows = np.flatnonzero(events.is_kind("kernel") & (owner != NONE))
     rows = rows[np.argsort(owner[rows], kind="stable")]
     names, texts = events.texts("name")
@@ -317,7 +318,6 @@ def _passes(
 
 
 def _algorithm_columns(passes: Sequence[Passes]) -> dict[str, str | None]:
-    """Return a layer's columns about cuDNN's algorithms."""
     ways = (
         ("", [call.forward for call in passes if call.forward]),
         ("backward_", [call.backward for call in passes if call.backward]),

@@ -5,7 +5,8 @@
     allocated    __|‾‾‾|_____|‾‾|___|‾|__    a value is valid until the next
     spans        [    step 1    )[ step 2 )  peak: the largest value in a span
 
-Only peaks and sums between the borders of spans are kept, so profiles of any length fit memory.
+Only peaks and sums between starts or ends of spans are stored, so that profiles of any length fit
+into memory.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _NO_CHANGE = "allocations are not recorded, or the row is a line of code"
 COLUMNS = (
     RANK,
     Column.integer(
-        "device", "number of the device", "it is host memory, or the allocator names no device"
+        "device", "number of the device", "the row is host memory, or the allocator names no device"
     ),
     replace(ALLOCATOR, type=pa.string()),
     Column.integer("step", "number of the step", "the row covers the whole profile"),
@@ -60,12 +61,12 @@ COLUMNS = (
     Column.integer(
         "peak_reserved_bytes",
         "largest amount of memory that the allocator reserved",
-        "it is not recorded, or the row is a line of code",
+        "the profile does not record it, or the row is a line of code",
     ),
     Column.integer(
         "grown_bytes",
-        "growth of the allocated memory from the beginning to the end of the step or phase",
-        "it is not recorded, or the row is a line of code",
+        "growth of the allocated memory over the step, phase or profile",
+        "the profile does not record it, or the row is a line of code",
     ),
     Column.integer("allocations", "number of allocations", _NO_CHANGE),
     Column.integer("allocated_bytes", "total size of the allocations", _NO_CHANGE),
@@ -87,7 +88,7 @@ _SIZES = [column.name for column in COLUMNS[6:]]
 
 @dataclass(frozen=True)
 class _Span:
-    """A step, or a phase of a step, which may have several time intervals."""
+    """A step or a phase; a phase may have several time intervals within a step."""
 
     step: int | None
     phase: str | None
@@ -158,7 +159,7 @@ _Memories = dict[_Owner, dict[int | None, "_ProcessMemory"]]
 
 
 def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Memories:
-    """Return the memory of each device, allocator and line of code, by process."""
+    """Collect memory counters by owner (device, allocator, line of code) and process."""
     memories: _Memories = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
     for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):
@@ -174,7 +175,7 @@ def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Me
 
 
 class _ProcessMemory:
-    """One process's memory of one allocator, between borders of steps and phases."""
+    """One process's memory of one owner, per interval between starts or ends of spans."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[Ints, _Floats]]] = defaultdict(list)
@@ -194,7 +195,6 @@ class _ProcessMemory:
         self._parts[name].append((interval[first], sums))
 
     def has_values(self, parts: _Parts) -> bool:
-        """Return whether any counter has a value in the time intervals ``parts``."""
         return any(first < end for name in self._parts for first, end in self._within(name, parts))
 
     def peak(self, name: str, parts: _Parts) -> float:
@@ -207,7 +207,7 @@ class _ProcessMemory:
         return float(np.fmax.reduce(peaks))
 
     def grown(self, parts: _Parts) -> float:
-        """Return how many bytes allocated memory grew in the time intervals ``parts``."""
+        """Return the growth of allocated memory in bytes in the time intervals ``parts``."""
         changes = self.changes(parts)
         if ALLOCATED not in self._parts and changes is not None:
             return float(changes[1] - changes[3])
@@ -225,8 +225,8 @@ class _ProcessMemory:
 
     @cached_property
     def _joined(self) -> dict[str, tuple[Ints, _Floats]]:
-        """Join each counter's peak and last values per interval."""
-        # begin with no peak and no last value per counter; ``CHANGE`` has four sums instead
+        """Join each counter's batches into an array of intervals and an array of values."""
+        # begin with empty arrays of peaks and last values; ``CHANGE`` has four sums instead
         joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
         for name, added in self._parts.items():
             intervals, values = zip(*added, strict=True)
@@ -234,13 +234,13 @@ class _ProcessMemory:
         return joined
 
     def _within(self, name: str, parts: _Parts) -> list[tuple[int, int]]:
-        """Return the (first, end) index of the counter's intervals in each of ``parts``."""
+        """Return each part's range (first, end) of indices of the counter's intervals."""
         interval, _ = self._joined[name]
         ends = np.searchsorted(interval, [(part.start, part.stop) for part in parts])
         return [(first, end) for first, end in ends.tolist()]
 
     def _last_before(self, name: str, index: int) -> float:
-        """Return the counter's last value before a time interval."""
+        """Return the counter's last value before the interval with this index."""
         _, (_, last) = self._joined[name]
         return float(last[index - 1]) if index else self._before(name)
 

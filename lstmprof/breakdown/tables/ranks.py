@@ -1,4 +1,4 @@
-"""The table of ranks: busy time, waits, lateness in collectives, and imbalance of each rank."""
+"""The table of ranks: busy time, waits, imbalance and late arrivals at collectives."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ COLUMNS = (
     Column.integer(
         "waits_for_rank",
         "rank for which this device waited longest",
-        f"it waited for no rank, or {_ALONE}",
+        f"the device waited for no rank, or {_ALONE}",
     ),
     Column.integer(
         "waits_for_device",
         "device for which this device waited longest",
-        f"it waited for no rank, or {_ALONE}",
+        f"the device waited for no rank, or {_ALONE}",
     ),
     Column.integer("last_in", "number of collectives in which the device arrived last", _ALONE),
     Column.integer("collectives", "number of collectives that all ranks have in common", _ALONE),
     Column.real(
         "late_ns",
-        "mean time per step that the other ranks waited for this device in collectives",
+        "mean time per step that another rank waited for this device in collectives",
         _ALONE,
     ),
 )
@@ -147,7 +147,7 @@ def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any
         waits[_last_rank_device(row)] += row["waits_ns"]
     longest, waited_ns = max(waits.items(), key=lambda item: item[1])
     whom = longest if waited_ns else (None, None)
-    # ``late`` has the calls of all ranks for which this rank came last
+    # ``late`` has the calls, of all ranks, of collectives at which this device arrived last
     values = (
         sum(waits.values()) / steps,
         *whom,

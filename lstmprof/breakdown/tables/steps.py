@@ -1,7 +1,7 @@
-"""The tables of steps and of streams: times, busy time and work of each step or stream.
+"""The table of steps and the table of streams: length, busy time and number of activities.
 
-A device is busy while an activity runs; without activities, a host is busy while a thread computes.
-An activity belongs to the step that launched it.
+Example: two kernels of 3 ms that overlap for 1 ms keep a device busy for 5 ms. In a CPU run, the
+host is busy while a thread computes.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ COLUMNS = (
     Column.integer("idle_ns", "time in which no activity ran: dur_ns − busy_ns"),
     Column.integer(
         "overlapped_ns",
-        "sum of the durations of the activities in the step, minus busy_ns (above 0 if activities "
-        "overlap)",
+        "overlap of activities: sum of their durations in the step, minus busy_ns",
         _ON_HOST,
     ),
     Column.integer(
         "spilled_ns",
-        "time after the end of the step in which activities of this step still ran",
+        "total time that activities launched in the step ran after the end of the step",
         _ON_HOST,
     ),
     Column.integer("activities", "number of activities that the step launched", _ON_HOST),
     Column.integer(
         "launches",
-        "number of launch calls in the step; for a device, only calls that launched work on it",
+        "number of the step's launch calls that launched work on the device of the row; in a row "
+        "for the host: number of all launch calls in the step",
     ),
     Column.integer("host_ops", "number of ops that started in the step, on any thread of the rank"),
 )
@@ -120,7 +120,7 @@ def _rows(
 
 
 def _window_numbers(events: EventTable, windows: list[Window]) -> Ints:
-    """Return each event's step as an index in ``windows``; without marked steps, all get 0."""
+    """Return the index of each event's step in ``windows``; 0 if no step is marked."""
     if windows[0].step is None:
         return np.zeros(len(events), dtype=np.int64)
     step = events.ints("step", UNKNOWN)
@@ -183,6 +183,6 @@ def streams(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _in_windows(covered: Covered, rank: int, windows: list[Window]) -> tuple[int, int]:
-    """Return how long ``covered`` and the rank's steps overlap, and the steps' length."""
+    """Return how much of ``covered`` is in the rank's steps, and the steps' length."""
     start, end = bounds_of(w for w in windows if rank == (UNKNOWN if w.rank is None else w.rank))
     return int(covered.within(start, end).sum()), int((end - start).sum())

@@ -1,8 +1,7 @@
-"""The table of samples: stack samples of timed steps, compared with the breakdown.
+"""The table of stack samples, which checks the breakdown by an independent measurement.
 
-It shows whether the breakdown is right. It also lists Python lines that no event shows, such as
-hooks, logging and the garbage collector. Samples of threads that wait for another do not count.
-Shares refer to the time of all threads, so they differ if two threads compute at once.
+Example: matmuls have 40 % of the step in the breakdown, and 38 % of the samples. The table also
+shows Python lines that have no events, such as hooks, logging and the garbage collector.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from lstmprof.breakdown.clean.slot_times import Z95
 from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.events.schema import Column, schema
 
-#: Least share of samples of a line in the table.
+#: Share of all samples above which lstmprof lists a line in the table.
 LEAST_SHARE = 0.01
 PART, LINE = "part", "line"
-#: Categories of work that XLA may have compiled: samples lack the op names that would show it.
+#: Categories that samples cannot tell apart in code that XLA compiled, which has no op names.
 _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_loss", "optimizer")
 
 _NOT_THERE = "the breakdown has no such part on the host"
@@ -29,7 +28,10 @@ COLUMNS = (
     Column.text("kind", "part (see the table ledger) or line (of Python)"),
     Column.text("name", "name of the part; for a line, its function and line number"),
     Column.integer("samples", "number of samples in the part or line"),
-    Column.real("share", "samples of the row, divided by all samples in which no thread waited"),
+    Column.real(
+        "share",
+        "samples of the part or line, divided by all samples except samples of waiting threads",
+    ),
     Column("error", pa.float64(), "share", "half of the 95 % interval of share (binomial)"),
     Column.real(
         "ledger_share", "share of the part in the step, as `breakdown` shows it", _NOT_THERE
@@ -39,7 +41,7 @@ COLUMNS = (
 
 
 def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
-    """Return one row per kind of work or idle cause, then one per Python line."""
+    """Return one row per part (kind of work or idle cause), then one per Python line."""
     rows = [] if samples is None else [*_rows(samples.to_pylist(), steps)]
     return pa.Table.from_pylist(rows, schema=schema(COLUMNS))
 
@@ -67,6 +69,7 @@ def _rows(
         in_python = part == PYTHON or is_python(frames[-1])
         if line is not None and part != WAITING and (in_python or line == GARBAGE_COLLECTOR):
             lines[str(line)] += count
+    # omit waiting threads. All computing threads count, unlike in the breakdown.
     del parts[WAITING]
     total = sum(parts.values())
     accounted = _ledger_shares(steps)
@@ -109,7 +112,7 @@ def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
 
 
 def _merged(shares: Mapping[str, float], compiled: str) -> dict[str, float]:
-    """Merge all kinds of work that may be compiled code."""
+    """Add up the shares of all kinds of work that XLA may have compiled."""
     merged: dict[str, float] = {}
     for name, share in shares.items():
         name = compiled if name in _MAY_BE_COMPILED else name

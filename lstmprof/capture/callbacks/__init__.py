@@ -1,11 +1,8 @@
-"""Callbacks that measure a training of Keras, Lightning or Transformers by ``lp.profile``.
+"""Callbacks of Keras, Lightning and Transformers that measure a training with ``lp.profile``.
 
 ::
 
-    keras, lightning, transformers ─▶ TrainingProfile ─▶ a run, its verdict, and metrics in loggers
-
-A thread writes the run while the training continues. The metrics go only to loggers (W&B, MLflow …)
-that the user's process has already imported and started.
+    keras, lightning, transformers ─▶ TrainingProfile ─▶ a run, a verdict, and metrics in loggers
 """
 
 from __future__ import annotations
@@ -37,6 +34,7 @@ class TrainingProfile:
         """End a step; return the run's metrics if lstmprof has just written the run."""
         if self.session.measured:
             if self._writing is None and not self.session.is_over:
+                # write the run while the training continues
                 self._writing = threading.Thread(target=self._write, name="lstmprof")
                 self._writing.start()
         else:
@@ -46,7 +44,7 @@ class TrainingProfile:
         return self._new()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> Metrics:
-        """Finish the run; return the metrics that were not returned before."""
+        """Finish the run, and return the metrics that ``step_end`` did not return."""
         if self._writing is not None:
             self._writing.join()
         elif not self.session.is_over:
@@ -60,8 +58,9 @@ class TrainingProfile:
             self._metrics = metrics_of(json.loads(text)[0]) if text else {}
 
     def _new(self) -> Metrics:
-        """Return new metrics, and log them to W&B and MLflow."""
+        """Log new metrics to W&B and MLflow, and return the metrics."""
         metrics, self._metrics = self._metrics or {}, None
+        # use only loggers that the user's process has already imported and started
         wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
         if metrics and getattr(wandb, "run", None) is not None:
             wandb.log(metrics)  # type: ignore[union-attr]

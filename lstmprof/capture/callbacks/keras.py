@@ -18,8 +18,8 @@ class Profile(keras.callbacks.Callback):  # type: ignore[misc]
         model.fit(x, y, callbacks=[lp.keras.Profile("traces/mine")])
 
     At the end of an epoch, this callback adds the step time and the share of each kind of time to
-    Keras's ``logs``. Callbacks that come later in the list read them there (``TensorBoard``,
-    ``CSVLogger``, ``History`` …). They are also logged to W&B and MLflow if a run is active.
+    Keras's ``logs``, which callbacks that come later in the list read (``TensorBoard``,
+    ``CSVLogger``, ``History`` …). It also logs these numbers to W&B and MLflow if a run is active.
 
     Args:
         place: folder of the run.

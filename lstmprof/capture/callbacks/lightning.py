@@ -40,7 +40,7 @@ class Profile(Callback):  # type: ignore[misc]
         self._profile.session.step_begin()
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """End a step if the optimizer ran; it may run only once per several batches."""
+        """End a step when the optimizer has run: a step may have several batches."""
         if trainer.global_step != self._updates:
             self._updates = trainer.global_step
             self._log(trainer, self._profile.step_end(follows=not trainer.is_last_batch))

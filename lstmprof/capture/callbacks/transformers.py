@@ -38,7 +38,7 @@ class Profile(TrainerCallback):  # type: ignore[misc]
         self._profile.session.step_begin()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        # no step follows at once if evaluating, saving or logging takes time first
+        # the next step does not follow at once if the Trainer first evaluates, saves or logs
         follows = not (control.should_evaluate or control.should_save or control.should_log)
         self._log(args, state, self._profile.step_end(follows=follows))
 

@@ -1,4 +1,4 @@
-"""Run workers: decide what runs, run it in rounds, and supervise the worker processes.
+"""Plan captures, run each capture in rounds, and supervise the worker processes.
 
 ::
 

@@ -26,7 +26,7 @@ ROUNDS, KEPT_FILE = ".rounds", "kept.json"
 
 #: Options, version and machine of a round; a kept round is reused only if all are unchanged.
 Making = dict[str, Any]
-#: Key of ``Making`` that has changed -> why a kept round cannot be reused.
+#: Key of ``Making`` -> why a kept round cannot be reused if the key's value has changed.
 _CHANGES = {
     "request": "the options have changed",
     "rounds": "the number of rounds has changed",
@@ -36,7 +36,7 @@ _CHANGES = {
 
 
 def making(request: CaptureRequest, rounds: int) -> Making:
-    """Return the options, version and machine that kept rounds must match."""
+    """Return a round's options, version and machine, which a kept round must match."""
     hardware = host.hardware()
     return {
         "request": dataclasses.asdict(request),
@@ -57,7 +57,7 @@ class KeptRounds:
         return [path.parent for path in self.folder.glob(f"*/{KEPT_FILE}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Return the reason why kept rounds cannot be reused."""
+        """Return the reason why the kept rounds are unusable (None: usable)."""
         for folder in self._folders():
             try:
                 number = int(folder.name)
@@ -94,7 +94,7 @@ class KeptRounds:
         except OSError as fault:
             raise RunError(
                 f"{self.folder / str(number)}: cannot be stored ({fault.strerror})",
-                "check whether another capture writes the same run, or give another --out",
+                "stop other captures of the same run, or give another folder with --out",
             ) from fault
 
     def discard(self) -> None:

@@ -1,7 +1,7 @@
 """Plan a sweep: one capture per combination of implementation, workload and precision.
 
-A plan shows what will run, what exists already, and what cannot run and why. Captures of one
-workload and precision take turns, so none gains when the machine's speed changes.
+A plan lists the captures to run, and the captures to skip with a reason, such as
+"already captured".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ THERE = "already captured"
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """One capture of a sweep."""
+    """A capture that a sweep will run or skip."""
 
     name: str
     request: CaptureRequest
@@ -44,7 +44,7 @@ class Planned:
 
     @property
     def group(self) -> tuple[str, str]:
-        """Return (workload, precision): captures that share them are comparable."""
+        """Return what comparable captures share: workload and precision."""
         return self.request.workload.name, self.request.precision
 
 
@@ -79,7 +79,7 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
 
 
 def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
-    """Return implementation -> the user's file, or None if built in."""
+    """Return {implementation: the user's file, or None if built in}."""
     rows = [pattern for pattern in patterns if not is_file(pattern)]
     choice: dict[str, ImplementationFile | None] = dict.fromkeys(implementation_names(rows))
     for text in patterns:
@@ -161,10 +161,10 @@ def run(
     force: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[PlanOutcome]:
-    """Run the captures of a plan; yield each outcome as soon as it is known."""
+    """Run the captures of a plan, and yield each outcome."""
     todo = {p.name: p for p in planned if p.skip is None or (force and p.is_there)}
     for entry in planned:
-        # discard the rounds of a capture that was killed right after it wrote its run
+        # discard rounds that remain if a signal killed a capture after writing the run
         if entry.is_there and entry.name not in todo:
             KeptRounds(out, entry.name).discard()
     for name, fault in list(_without_interpreter(todo, progress)):
@@ -181,7 +181,7 @@ def run(
 def make_ready(
     planned: Planned, place: Path, *, force: bool, progress: Callable[[str], None]
 ) -> None:
-    """Create the Python environment that a capture needs, unless nothing will run."""
+    """Create the Python environment of a capture that will run."""
     way = planned.interpreter
     if way.fault:
         raise way.fault
@@ -196,7 +196,7 @@ def make_ready(
 def _without_interpreter(
     todo: Mapping[str, Planned], progress: Callable[[str], None]
 ) -> Iterator[tuple[str, LstmprofError]]:
-    """Create the captures' Python environments; yield those that failed."""
+    """Create Python environments, and yield (capture, error) for each failure."""
     faults: dict[Path, LstmprofError | None] = {}
     for name, planned in todo.items():
         environment = planned.interpreter.environment

@@ -1,7 +1,7 @@
 """Capture runs in rounds: each round is a new worker process with a share of the iterations.
 
-Finished rounds are kept on disk until their run is written (``kept_rounds``), so an interrupted
-sweep continues after them.
+Finished rounds are kept on disk until their run is written (``kept_rounds``), so that an
+interrupted sweep can resume.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def captured_runs(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Iterator[tuple[str, Run | LstmprofError]]:
-    """Capture groups of runs; yield each run, or its error, as soon as it is known."""
+    """Capture groups of runs, and yield (name, run or error) after each run."""
     sweep = _Sweep(out, force, progress)
     try:
         for name, request in (item for group in groups for item in group.items()):
@@ -74,7 +74,7 @@ def captured_runs(
                 yield name, error
         if sweep.captures:
             with staging(out) as scratch:
-                # on a CPU, workers take turns at each iteration, so that slow phases hit all alike
+                # CPU workers take turns at each iteration, so that a slow phase affects all runs
                 for place, (names, number) in enumerate(_rounds(groups, sweep.captures)):
                     yield from sweep.round(names, number, scratch / f"{place}")
     except BaseException as stop:
@@ -86,7 +86,7 @@ def captured_runs(
 
 @dataclasses.dataclass
 class _Capture:
-    """A run whose rounds are not all finished."""
+    """An unfinished run: requests of all rounds, and results of finished rounds."""
 
     requests: list[CaptureRequest]
     makings: list[Making]
@@ -97,7 +97,7 @@ class _Capture:
 def _rounds(
     groups: Sequence[Mapping[str, CaptureRequest]], captures: Mapping[str, _Capture]
 ) -> Iterator[tuple[list[str], int]]:
-    """Yield which runs to capture together: ``(["run a", "run b"], 0)`` in round 0."""
+    """Yield (runs to capture together, round), such as ``(["run a", "run b"], 0)``."""
     for group in groups:
         members = [name for name in group if name in captures]
         rounds = max((len(captures[name].requests) for name in members), default=0)
@@ -114,8 +114,8 @@ def _rounds(
 
 
 def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
-    """Return whether a waiting worker would not disturb the running one."""
-    # exclude GPU workers, which keep GPU memory, and thread pools, whose idle threads spin
+    """Return whether workers can take turns without slowing each other down."""
+    # waiting GPU workers keep GPU memory, and waiting thread pools keep CPUs busy
     on_gpu = bool(host.cuda_devices())
     return 1 < len(requests) <= MOST_IN_TURNS and all(
         (request.device == "cpu" or (request.device == "auto" and not on_gpu))
@@ -128,7 +128,7 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Together:
-    """A worker's place among the runs that take turns on a CPU."""
+    """A worker's seat in the turn order, and the names and CPUs of all these workers."""
 
     seat: Seat
     names: tuple[str, ...]
@@ -159,7 +159,7 @@ class _Sweep:
         return None
 
     def _report_kept(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
-        """Report the rounds of a stopped capture, or discard them."""
+        """Report the rounds of a stopped capture, and discard unusable rounds."""
         there = number_of(len(kept), "round", "rounds")
         change = "--force is given" if self.force else kept.change(makings)
         if not len(kept):
@@ -173,7 +173,7 @@ class _Sweep:
     def round(
         self, names: Sequence[str], number: int, scratch: Path
     ) -> Iterator[tuple[str, Run | LstmprofError]]:
-        """Capture one round of several runs; yield runs that are complete, and errors."""
+        """Capture one round of several runs; yield each run that is complete or failed."""
         there = {name: self._earlier_result(name, number) for name in names}
         left = [name for name, result in there.items() if result is None]
         began_s = time.monotonic()
@@ -267,7 +267,7 @@ class _Sweep:
         return self._ended(name, self._written(name, of))
 
     def _written(self, name: str, of: _Capture) -> Run | LstmprofError:
-        """Write the run and delete its rounds; keep the rounds after a ``RunError``."""
+        """Write the run, then delete its rounds, except after a ``RunError``."""
         try:
             run = write_captured(name, of.results, self.out, force=self.force)
         except RunError as error:
@@ -285,7 +285,7 @@ class _Sweep:
 
     def kept_rounds_message(self) -> str:
         """Return the message that says which rounds are kept and how to resume."""
-        # discard rounds that the next command would not use, because it skips existing runs
+        # discard rounds of existing runs: a command without --force skips existing runs
         if self.force:
             for name, of in self.captures.items():
                 if (self.out / name).exists():

@@ -1,7 +1,7 @@
-"""Run a worker process: start it, show its progress, explain why it ended.
+"""Run a worker process: start the process, show progress, and explain a failure.
 
-A worker leads its own process group, which is killed as a whole. Under Nsight Systems, nsys starts
-the worker, so this module supervises nsys.
+Example: "signal 9 killed the worker process, most likely because memory ran out". With Nsight
+Systems, nsys starts the worker, so this module supervises nsys.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ WORK, KERAS, INDUCTOR = "worker", "keras", "inductor"
 _TOO_OLD = "future feature annotations is not defined"
 #: Free bytes of a disk below which lstmprof reports a full disk.
 _LEAST_BYTES = 2**16
-#: Folders of a running worker, which are deleted in a kept round.
+#: Folders that only a running worker needs. Kept rounds do not have these folders.
 WORKERS_OWN = (WORK, KERAS, INDUCTOR)
 
 
@@ -157,7 +157,7 @@ def _kill(worker: subprocess.Popen[bytes]) -> None:
 def _follow(
     worker: subprocess.Popen[bytes], timeout_s: float, progress: Progress, seat: Seat | None
 ) -> None:
-    """Show the worker's progress until it ends; stop it after ``timeout_s``."""
+    """Show progress until the worker ends. Raise an error after ``timeout_s``."""
     assert worker.stdout is not None
     deadline = time.monotonic() + timeout_s
     descriptor = worker.stdout.fileno()
@@ -183,7 +183,7 @@ def _follow(
 
 
 def _turn_given(worker: subprocess.Popen[bytes], seat: Seat) -> float:
-    """Let the worker continue when its turn comes; return the seconds waited."""
+    """Let the worker continue at the next turn, and return the seconds of waiting."""
     assert worker.stdin is not None
     began = time.monotonic()
     seat.take()
@@ -193,7 +193,7 @@ def _turn_given(worker: subprocess.Popen[bytes], seat: Seat) -> float:
 
 
 def result_in(scratch: Path) -> CaptureResult:
-    """Return the result that a worker left on disk, or raise the error that it left."""
+    """Read a worker's result from ``scratch``, or raise the worker's error."""
     result = json.loads((scratch / RESULT).read_text(encoding="utf-8"))
     if "failure" in result:
         raise CaptureError(*result["failure"])
@@ -261,7 +261,7 @@ class Seat:
 
 
 class Turns:
-    """Lets workers run one at a time, in a fixed order, once all of them wait."""
+    """Lets workers run one at a time, in a fixed order."""
 
     def __init__(self, members: Iterable[str]) -> None:
         self._order = list(members)
@@ -311,7 +311,7 @@ class Turns:
             self._running, self._last = None, member
 
     def _next(self) -> None:
-        """Let the next worker run, when all of them wait."""
+        """Let the next worker run if all workers wait."""
         if self._running is not None or not self._present or self._waiting != set(self._present):
             return
         place = self._order.index(self._last) + 1 if self._last in self._order else 0

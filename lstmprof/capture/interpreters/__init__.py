@@ -1,6 +1,6 @@
 """Choose the Python that runs an implementation: the user's, this one, or an environment's.
 
-An implementation may need old package versions, an ``era``. This module installs nothing.
+An era is a set of old package versions that an implementation needs. This module installs nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from lstmprof.capture.worker.machine.host import cuda_devices
 from lstmprof.implementations import Implementation
 
 APART = "needs its own environment, which lstmprof capture installs"
-#: Import name -> package name, for packages whose two names differ.
+#: Import name -> package name, for names that differ.
 _PACKAGES = {"haiku": "dm-haiku"}
-#: First and last Keras version whose number equals that of the TensorFlow that it needs.
+#: First and last version for which Keras 2.x needs TensorFlow 2.x, with equal x.
 _PAIRED = ((2, 4), (2, 15))
 
 
@@ -87,14 +87,14 @@ def _interpreter_for_version(row: Implementation, version: str, python: str | No
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
-    """Return the row's era (old packages): ``torch==1.5.0`` -> ``torch-1.4.0``."""
+    """Return the row's era (old packages) if the era has a version in ``packages``."""
     era = eras.find(row.era) if row.era else None
     names = era is not None and any(era.includes(package) for package in packages)
     return row.era if names else None
 
 
 def _more_packages(row: Implementation, wanted: str) -> list[str]:
-    """Return the packages beside ``keras==2.12.0``: ``["tensorflow==2.12.*"]``."""
+    """List packages to install with ``keras==2.12.0``: ``["tensorflow==2.12.*"]``."""
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):
@@ -143,7 +143,7 @@ def _framework_version(row: Implementation, packages: Sequence[str]) -> str | No
 
 
 def _has(era: Era) -> bool:
-    """Return whether a framework version that the era supports is installed."""
+    """Return whether this Python has a framework version that the era supports."""
     installed = _installed(era.package)
     return installed is not None and era.has(installed)
 
@@ -159,12 +159,12 @@ def _installed(package: str) -> str | None:
 
 
 def _names(package: str) -> tuple[str, str]:
-    # use the other package name of a TensorFlow without GPU support
+    # add the name of the package without GPU support, such as ``tensorflow-cpu``
     return package, f"{package}-cpu"
 
 
 def here(row: Implementation) -> str:
-    """Say whether an implementation can run on this machine, for ``lstmprof list``."""
+    """Return in words, for ``lstmprof list``, whether an implementation can run here."""
     lacking = lacks(row)
     if row.era and lacking == APART:
         return in_era(row.era)
@@ -172,7 +172,7 @@ def here(row: Implementation) -> str:
 
 
 def lacks(row: Implementation) -> str | None:
-    """Return why an implementation does not run in this interpreter."""
+    """Return the reason why this interpreter cannot run an implementation, or None."""
     if "cpu" in row.refusals() and not cuda_devices():
         return "needs a GPU"
     needed = [row.framework, *([row.library] if row.library else [])]
@@ -183,7 +183,7 @@ def lacks(row: Implementation) -> str | None:
 
 
 def in_era(name: str) -> str:
-    """Say whether the environment with old package versions exists or can be created."""
+    """Return in words whether the era's environment exists or can be created."""
     try:
         environment = environment_for((), name)
     except LstmprofError as fault:

@@ -1,7 +1,6 @@
-"""Virtual environments for workers, created once and kept in a cache.
+"""Virtual environments for workers, created by uv or venv and kept in a cache.
 
-uv creates them if it is installed, else venv and pip. Their Python is this one if it supports all
-packages, else one on PATH, of pyenv or of uv.
+Old packages that do not support the running Python get another Python from PATH, pyenv or uv.
 """
 
 from __future__ import annotations
@@ -39,19 +38,18 @@ _ASK = (
 
 @dataclasses.dataclass(frozen=True)
 class Python:
-    """An interpreter on this machine; its path has no symbolic links, so it is unique."""
+    """An interpreter on this machine, identified by its path without symbolic links."""
 
     version: str  # such as 3.7
     path: str
 
 
 def this_python() -> Python:
-    # resolve the link, because a virtual environment's Python links to the Python that created it
+    # follow the link of a virtual environment's Python to the base Python
     return Python("{}.{}".format(*sys.version_info), os.path.realpath(sys.executable))
 
 
 def python_at(path: str) -> Python:
-    """Return the Python at this path, after checking that workers can run in it."""
     executable = shutil.which(path)
     python = _ask(executable) if executable else None
     if python is None:
@@ -76,7 +74,7 @@ def python_of(versions: Sequence[str], what: str) -> Python:
             return python
     raise CaptureError(
         f"{what} needs Python {_any_of(versions)}, which neither PATH nor pyenv nor uv has",
-        f"install it (pyenv install {versions[0]}, or uv python install {versions[0]}), "
+        f"install Python (pyenv install {versions[0]}, or uv python install {versions[0]}), "
         "or give its path to --python",
     )
 
@@ -84,7 +82,7 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 @functools.cache
 def find_python(version: str, searched: tuple[str | None, str | None]) -> Python | None:
     """Find an interpreter of a Python version such as ``3.7``."""
-    # ``searched`` (PATH, PYENV_ROOT) is unused here, but makes the cache forget older answers
+    # ``searched`` (PATH, PYENV_ROOT) only makes the cache search again if one of these changes
     answers = (_ask(path) for path in _candidates(version))
     return next((python for python in answers if python and python.version == version), None)
 
@@ -107,13 +105,13 @@ def _candidates(version: str) -> Iterator[str]:
 
 
 def _ask(path: str) -> Python | None:
-    """Run an interpreter to ask for its version and path."""
+    """Run an interpreter to get its version and path."""
     answer = _output([path, "-c", _ASK])
     return Python(*answer) if len(answer) == 2 else None
 
 
 def _output(command: Sequence[str]) -> list[str]:
-    """Return what a command prints, or nothing if it fails."""
+    """Return the lines of a command's output, or [] if the command fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=ANSWERS_WITHIN_S
@@ -125,7 +123,7 @@ def _output(command: Sequence[str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """A virtual environment with these packages, which may not exist yet."""
+    """A virtual environment with these packages; the environment may not exist yet."""
 
     packages: tuple[str, ...]  # pip's requirement specifiers and options
     python: Python
@@ -150,7 +148,7 @@ class Environment:
 
     @property
     def words(self) -> str:
-        """Describe the environment for messages: packages, Python and sizes."""
+        """Return the packages, the Python version, the download size and the disk size as text."""
         sizes = ((self.download_mb, "to download"), (self.disk_mb, "on disk"))
         about = ", ".join(f"{_size(mb)} {what}" for mb, what in sizes if mb is not None)
         packages = " ".join(self.packages)
@@ -179,7 +177,7 @@ def _size(megabytes: int) -> str:
 def environment_for(
     packages: Sequence[str], era: str | None = None, python: str | None = None
 ) -> Environment:
-    """Return the environment for some packages and an era; do not create it yet."""
+    """Choose packages, Python and folder of an environment; create nothing."""
     found_era = eras.find(era) if era else eras.era_of_packages(packages)
     cache = cache_folder() / "environments"
     if found_era is None:
@@ -229,7 +227,7 @@ def _build(wanted: Environment) -> None:
 
 
 def _runs(command: Sequence[str]) -> str | None:
-    """Run a command; return its last error line, or None if it succeeded."""
+    """Run a command; return the last error line, or None after success."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as fault:

@@ -1,8 +1,8 @@
-"""Sets of old package versions that run together ("eras").
+"""Sets of old package versions that work together ("eras").
 
-An old wheel does not list the later versions that broke it: TensorFlow 1.15 accepts any protobuf,
-but fails with a newer one. Users choose an era by ``--era torch-1.4.0``, or by ``--with
-torch==1.5.0``. Tried on Linux, x86-64, from PyPI, in 2026-11; sizes are in MB.
+An era also pins what old wheels leave open: TensorFlow 1.15 accepts any protobuf version, but fails
+with a new one. Users choose an era by ``--era torch-1.4.0`` or by ``--with torch==1.5.0``. The
+versions were tried on x86-64 Linux, from PyPI, in 2026-11. Sizes are in MB.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SPECIFIER = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
 
 @dataclasses.dataclass(frozen=True)
 class Era:
-    """Old packages that run together, and the Pythons that can run them."""
+    """Old package versions that work together, and suitable Python versions."""
 
     name: str
     packages: tuple[str, ...]  # pip's specifiers and options; the first is ``package==version``
@@ -38,13 +38,13 @@ class Era:
         return package_of(self.packages[0])
 
     def has(self, version: str) -> bool:
-        """Return whether the era supports a version of its framework."""
+        """Return whether the era supports this version of its framework."""
         least, most = (version_numbers(text) for text in self.versions)
         numbers = version_numbers(version)
         return least <= numbers and numbers[: len(most)] <= most  # 1.15.5 counts as 1.15
 
     def includes(self, specifier: str) -> bool:
-        """Return whether ``name==version`` pins the framework to a version that the era has."""
+        """Return whether a specifier such as ``torch==1.5.0`` pins a version of the era."""
         version = version_of(specifier)
         same = package_of(specifier) == self.package
         return same and version is not None and self.has(version)
@@ -67,7 +67,7 @@ TABLE: tuple[Era, ...] = (
         804,
         1700,
     ),
-    # These 3290 MB include four NVIDIA wheels, without which torch 1.13.1 cannot be imported.
+    # the 3290 MB include four NVIDIA wheels, without which torch 1.13.1 cannot be imported
     Era(
         "torch-1.13.1",
         ("torch==1.13.1", _NUMPY_3_7, _TYPED),
@@ -108,7 +108,7 @@ TABLE: tuple[Era, ...] = (
     ),
     Era("theano-1.0.5", (*_THEANO, _LASAGNE, _KERAS), ("3.7",), ("1.0", "1.0"), disk_mb=240),
     Era("lasagne-0.1", (_LASAGNE, *_THEANO, _KERAS), ("3.7",), ("0.1", "0.1"), disk_mb=240),
-    # TensorFlow, Keras's default backend, because ``--with keras==2.1.6`` names no backend
+    # with TensorFlow, Keras's default backend, because ``--with keras==2.1.6`` names no backend
     Era(
         "keras-2.1.6-tensorflow",
         (
@@ -170,7 +170,7 @@ def era_of_packages(packages: Sequence[str]) -> Era | None:
 
 
 def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
-    """Add pinned versions of packages that the user did not choose."""
+    """Add the pinned version of each package that the user did not name."""
     chosen = list(dict.fromkeys(packages))
     for pin in pins:
         if package_of(pin) not in map(package_of, chosen):

@@ -1,7 +1,7 @@
-"""Measure a user's steps in passes: timed, profiled, and timed again.
+"""Time and profile the steps of a user's training loop, in several passes.
 
-Each pass is a generator that yields twice per step: before the user's step begins, and while it
-runs. So a pass reads like a loop over steps, although the real loop is in the user's code.
+A pass, such as timing, is a generator that loops over steps. In each iteration, the first ``yield``
+waits until the user's step begins, and the second ``yield`` waits until the step ends.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 MOST_TIMING_NS = 60_000_000_000
 
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
-#: Largest number of steps in a discarded session, which only fills the profiler's buffers.
+#: Largest number of steps that a discarded session needs, which fills the profiler's buffers.
 MOST_THROWN_AWAY = 3
-#: Steps that every rank of a distributed job discards in its first session. Chosen by hand.
+#: Number of steps in the first session after timing, which each rank of a job discards.
+#: Chosen by hand.
 ALIKE_THROWN_AWAY = 10
 
-#: Largest slowdown of a profiled step, 5 %, for which lstmprof records input shapes.
+#: Largest slowdown of a profiled step that recording input shapes may cause: 5 %.
 MOST_FOR_SHAPES = 0.05
 
 Steps = Generator[None, Any, Any]
@@ -39,7 +40,7 @@ Steps = Generator[None, Any, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The number of steps of each pass."""
+    """How many steps to warm up, to time and to profile."""
 
     warmup: int = 5
     timed: int = 20
@@ -49,25 +50,25 @@ class Plan:
 
     @property
     def thrown_away(self) -> int:
-        """Return the number of steps in a discarded profiler session."""
+        """Return the least number of steps in a profiler session that is discarded."""
         return min(self.steps, MOST_THROWN_AWAY)
 
     def fewest(self, sessions: int = 2) -> int:
-        """Return the number of steps that a training needs until the profile is complete."""
+        """Return how many steps a training must run before the profile is complete."""
         away = (sessions - 1) * self.thrown_away
         warmup = max(self.warmup, EARLY.warmup + EARLY.timed)
-        # add 1, because the first call of ``step()`` ends no measured step
+        # add 1, because the first call of ``step()`` only begins a step
         return 1 + warmup + EARLY.steps + -(-self.timed // 2) + away + self.steps
 
     def shares(self) -> Tuple[timing.Quota, timing.Quota]:
-        """Return how many steps to time before the profile, and how many after it."""
+        """Return limits for the steps to time before the profile and after the profile."""
         return timing.Quota(self.timed, None if self.alike else MOST_TIMING_NS).halves()
 
 
-#: Passes that lstmprof runs first, so that a training that ends early has a profile, too.
+#: Step counts of a short first measurement, in case a training ends early.
 EARLY = Plan(warmup=1, timed=2, steps=3)
-#: Fewest steps of a training for which a run can be written.
-FEWEST_STEPS = 1 + EARLY.warmup + EARLY.timed + 1  # the first call ends no measured step
+#: Smallest number of steps of a training at which lstmprof can write a run.
+FEWEST_STEPS = 1 + EARLY.warmup + EARLY.timed + 1  # the first call only begins a step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +82,7 @@ class _Recorded:
 
 
 class StepPasses:
-    """Measures a user's steps in all passes, and keeps the results."""
+    """Warms up, times and profiles a user's steps, and keeps the results."""
 
     def __init__(self, plan: Plan, profiler: Profiler, folder: str) -> None:
         self.plan, self.profiler, self.folder = plan, profiler, folder
@@ -94,17 +95,17 @@ class StepPasses:
         self.doing = "waiting for the first step"
         self.later = 0  # steps that ended after the session that is kept
         self._latest: Optional[_Recorded] = None
-        # times of trivial calls in the latest profiler session, which show what an event costs
+        # durations of trivial calls under the profiler, which show what recording an event costs
         self._readings: Optional[calibration.LoopTimes] = None
 
     @property
     def fewest(self) -> int:
-        """Return the fewest steps of a training for which a profile can be written."""
+        """Return how many steps a training must run before a run can be written."""
         least = self.plan.fewest() if self.profiler.is_outside else FEWEST_STEPS
         return least + self.profiler.starts_late
 
     def around_steps(self) -> Steps:
-        """Run all passes around the user's steps."""
+        """Run all passes; yield before each of the user's steps and during the step."""
         self.doing = "warming up"
         first, rest = self.plan.shares()
         yield from self._timed(timing.Quota(EARLY.warmup), warmup=True)
@@ -136,7 +137,7 @@ class StepPasses:
         self.doing = "done"
 
     def _sample_lines(self) -> Steps:
-        """Sample which lines of the script run."""
+        """Sample which lines of the user's script take time."""
         sampler, began_ns = LineSampler(), time.perf_counter_ns()
         most = min(self.plan.lines, self.plan.steps) if self.plan.alike else self.plan.lines
         try:
@@ -152,7 +153,7 @@ class StepPasses:
             self.cost.update(sampler.facts())
 
     def keep_latest(self) -> None:
-        """Use the latest profiler session of a training that ended early."""
+        """Make the latest profiler session the profile, after a training ended early."""
         if self._latest is not None and not self.profiler.is_outside:
             self._keep(self._latest)
 
@@ -170,8 +171,7 @@ class StepPasses:
         self.profiled = Profiled(recorded.walls_ns, [], files, None, cost)
 
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
-        """Remember this profiler session as the latest, and free the previous session now."""
-        # free the old session now; collecting its cyclic events later would slow a step (by 94 ms)
+        # free the old session now, because a garbage collection during a step would take 94 ms
         if self._latest is not None:
             shutil.rmtree(self._latest.folder, ignore_errors=True)
         self._latest = recorded
@@ -180,7 +180,7 @@ class StepPasses:
     def _timed(
         self, share: timing.Quota, warmup: bool = False, after_profile: bool = False
     ) -> Steps:
-        """Time the user's steps, until the number of steps or the time limit is reached."""
+        """Time the user's steps, up to a number of steps or a time limit."""
         clock, wait = time.perf_counter_ns, self.profiler.wait
         began_ns, number = clock(), 0
         for number in range(share.iterations):
@@ -208,7 +208,7 @@ class StepPasses:
                 break
 
     def _profile(self) -> Steps:
-        """Run the discarded profiler sessions, then the one that becomes the profile."""
+        """Run profiler sessions; keep the last as the profile, and discard the others."""
         warm: Iterable[int] = range(ALIKE_THROWN_AWAY)
         if not self.plan.alike:
             warm = profiling.throwaway_steps(self.plan.thrown_away, time.perf_counter_ns)
@@ -221,18 +221,18 @@ class StepPasses:
         self._replace_latest(None)
 
     def _try_shapes(self, plain_ns: int) -> Steps:
-        """Record the input shapes of ops if that is cheap."""
+        """Decide whether to record input shapes, from the measured slowdown."""
         plain = self._readings
         self.profiler.with_shapes = True
         walls_ns = yield from self._thrown_away(range(self.plan.thrown_away))
         self.shapes_cost = min(walls_ns) / plain_ns - 1
-        # record shapes after torch.compile, because hooks on modules would make PyTorch recompile
+        # record shapes after torch.compile at any cost, because hooks would recompile the model
         self.profiler.with_shapes = has_compiled() or self.shapes_cost <= MOST_FOR_SHAPES
         if not self.profiler.with_shapes:
             self._readings = plain
 
     def _thrown_away(self, steps: Iterable[int]) -> Generator[None, Any, List[int]]:
-        """Record steps in a throwaway session; return the wall time of each step in ns."""
+        """Profile steps, discard the profile, and return each step's wall time in ns."""
 
         # time trivial calls at the end of the session, to measure what an event costs
         def measure() -> None:
@@ -266,7 +266,7 @@ class StepPasses:
                     self.ranges = no_ranges
                 at_end()
         except GeneratorExit:
-            # the training ended: keep the session that has more steps
+            # if the training ends meanwhile, keep the session with more steps
             if self._latest is None or len(walls_ns) >= len(self._latest.walls_ns):
                 self._latest = _Recorded(session, walls_ns, folder, counts) if walls_ns else None
             else:

@@ -1,9 +1,8 @@
-"""Report which functions were compiled again, and what had changed.
+"""Report which functions were compiled again, and why.
 
-``jax.jit`` and ``tf.function`` compile a function once per combination of shapes, dtypes and Python
-values. torch.compile compiles a function again if a guard (a condition on an argument or a global)
-fails, and PyTorch stores these guards. Source: torch/_dynamo/guards.py (``get_guard_fail_reason``,
-since PyTorch 2.1).
+An example for run.json: ``{"function": "step", "changed": "shape", "argument": "x", …}``. PyTorch
+stores why torch.compile recompiled. For ``jax.jit`` and ``tf.function``, lstmprof compares the
+arguments of calls. Source: torch/_dynamo/guards.py (``get_guard_fail_reason``, since PyTorch 2.1).
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 
 _MOST_FUNCTIONS = 20
 _MOST_TEXT = 80
-#: Types of Python values whose text is short enough to show.
+#: Types of Python values to show as text in a report.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class _Leaf(NamedTuple):
-    """Shape, dtype and value of one array or Python value in an argument, as texts."""
+    """Texts that describe one array or Python value inside an argument."""
 
     shape: str
     dtype: str
@@ -29,8 +28,6 @@ class _Leaf(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of a compiled function."""
-
     function: Any
     args: Tuple[Any, ...]
     kwargs: Dict[str, Any]
@@ -42,7 +39,7 @@ _Signature = Dict[str, List[_Leaf]]
 
 
 class Recompilations:
-    """Notes in the facts for run.json which functions were compiled again, and why."""
+    """Records which functions were compiled again, and why, for run.json."""
 
     def __init__(
         self,
@@ -56,18 +53,17 @@ class Recompilations:
         self._signatures: Dict[str, _Signature] = {}
 
     def count(self, function: Any) -> Optional[int]:
-        """Return how often a function was compiled."""
         try:
             return self._count(function)
         except Exception:  # another version of the framework
             return None
 
     def called(self, title: str, call: Call, before: Optional[int]) -> None:
-        """Note a recompilation if this call compiled a function again."""
+        """Record a recompilation if this call compiled its function again."""
         after = self.count(call.function)
         if before is None or after is None or after <= before:
             return
-        # look up the title (name and line), because a script may create the same function anew
+        # look up by name and line, because a script may create the function object repeatedly
         before_change = self._signatures.get(title)
         if before_change is None and len(self._signatures) >= _MOST_FUNCTIONS:
             return
@@ -109,7 +105,7 @@ class Recompilations:
 
 
 def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
-    """Return the first difference: ``{"changed": "shape", "argument": "x", …}``."""
+    """Return the first difference between two calls: ``{"changed": "shape", …}``."""
     pairs = [(name, before[name], after[name]) for name in after if name in before]
     for place, kind in enumerate(_Leaf._fields):
         for name, old, new in pairs:
@@ -128,7 +124,6 @@ def changed(before: _Signature, after: _Signature) -> Optional[Dict[str, Any]]:
 
 
 def _by_name(call: Call) -> Dict[str, Any]:
-    """Return the arguments of a call by parameter name."""
     try:
         function = getattr(call.function, "python_function", call.function)  # inside a tf.function
         return dict(inspect.signature(function).bind(*call.args, **call.kwargs).arguments)
@@ -137,15 +132,15 @@ def _by_name(call: Call) -> Dict[str, Any]:
         return dict(numbers, **call.kwargs)
 
 
-#: Prefix of a reason for recompiling: ``0/3: `` if a guard of version 3 failed.
+#: Prefix of a reason for recompiling: ``0/3: `` if a guard of compiled version 3 failed.
 _VERSION = re.compile(r"(?:!\d+/)?\d+/(?P<version>\d+)(?:_\d+)?: ")
-#: Pattern of the comment after a guard, which shows the line of Python that needs the guard.
+#: Pattern of the comment after a guard, which quotes the line of Python that needs the guard.
 _COMMENT = re.compile(r"(?:,\s*type=<class '[^']*'>)?\s+# .*")
 #: Scope in a guard: older PyTorch writes ``L['x']`` for a local, ``G['x']`` for a global name.
 _SCOPE = re.compile(r"\b[LG]\['(\w+)'\]")
 #: Dynamo's name for the rest of a function that Dynamo cannot compile as a whole.
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+")
-#: Reasons: (what changed, pattern of a failed guard); groups are fields of ``Recompiled``.
+#: Pairs (what changed, pattern of the failed guard); groups are fields of ``Recompiled``.
 _FORMS = tuple(
     (changed, re.compile(pattern))
     for changed, pattern in (
@@ -184,7 +179,7 @@ def _entry(code: Any, reasons: List[str], limit: int) -> Dict[str, Any]:
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
     resumed = _RESUMED.fullmatch(name)
     entry = {"function": resumed.group("name") if resumed else name}  # type: Dict[str, Any]
-    # read one reason per older version that did not fit; after ``limit`` versions PyTorch gives up
+    # read the numbers of compiled versions that did not fit; PyTorch allows ``limit`` versions
     marks = [_VERSION.match(reason) for reason in reasons]
     versions = [int(mark.group("version")) for mark in marks if mark is not None][::-1]
     if len(versions) < len(reasons):
@@ -198,7 +193,7 @@ def _entry(code: Any, reasons: List[str], limit: int) -> Dict[str, Any]:
 
 
 def change_of(reason: str) -> Dict[str, Any]:
-    """Parse PyTorch's reason: ``len(x) == 3`` -> ``{"changed": "length", …}``."""
+    """Parse why PyTorch recompiled: ``len(x) == 3`` -> ``{"changed": "length", …}``."""
     guard = _SCOPE.sub(r"\1", _COMMENT.sub("", reason.strip().partition("\n")[0]))
     for changed, form in _FORMS:
         match = form.fullmatch(guard)

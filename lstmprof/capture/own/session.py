@@ -30,7 +30,7 @@ Report = Callable[[str], None]
 _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"
-#: Reason for no CPU counters, which count only threads that start later.
+#: Reason why a run has no CPU counters: counters count only threads that start later.
 NOT_COUNTED = "the process had started its threads before"
 USUAL = Plan()
 
@@ -73,7 +73,7 @@ def profile(
         quiet: do not print the verdict at the end of the block.
 
     Raises:
-        UsageError: a number is below 1. At the begin of the block: no framework or several
+        UsageError: a number is below 1. At the start of the block: no framework or several
             frameworks are imported, or another ``lp.profile`` is active in this process.
         RunError: the run exists and ``force`` is False.
     """
@@ -128,7 +128,7 @@ class Session:
         self.reason: Optional[str] = None
         self.steps = 0
         self.observed = 0  # steps that were observed to find out which call ends a step
-        #: Function (profiled steps in the run, profiled steps after these) -> input shapes of ops.
+        #: Function of two counts of profiled steps, in the run and after the run -> input shapes.
         self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
         self._sizes: Optional[ModuleSizes] = None  # of PyTorch's modules
         self._steps: Optional[Steps] = None  # the generator of all passes; None when it has ended
@@ -185,17 +185,17 @@ class Session:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the run was written, or will never be."""
+        """Return whether the run was written or given up."""
         return self._passes is None
 
     @property
     def profiling(self) -> bool:
-        """Return whether the profiler is on, even for a profile that will be discarded."""
+        """Return whether the profiler is on, also in sessions that are discarded."""
         return self._steps is not None and self._activity == PROFILING
 
     @property
     def rows(self) -> List[timing.Iteration]:
-        """Return the steps that were timed so far, including warm-up."""
+        """Return the times of all steps that were timed so far, including warm-up."""
         return list(self._passes.rows) if self._passes else []
 
     def step(self, outcome: Any = None) -> None:
@@ -270,7 +270,7 @@ class Session:
             self._phase = outer
 
     def _is_mine(self) -> bool:
-        """Return whether to measure this ``step`` call; UsageError if it is misplaced."""
+        """Return whether this process measures; reject calls from a second thread or a phase."""
         if self._steps is None or os.getpid() != self._pid:  # a forked process
             return False
         # reject ``step()`` from a second thread: all steps must run in one thread
@@ -289,7 +289,7 @@ class Session:
         raise UsageError(fault, next_step)
 
     def _advance(self, outcome: Any) -> None:
-        """Run the passes until the next begin or end of a step."""
+        """Run the passes until the user's next step begins or ends."""
         assert self._steps is not None
         try:
             self._steps.send(outcome)
@@ -361,7 +361,7 @@ class Session:
         return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
 
     def _incomplete(self, passes: StepPasses) -> str:
-        """Say how many steps a training measured that ended early."""
+        """Return a line: how many steps were measured before the training ended early."""
         timed = sum(not row.warmup for row in passes.rows)
         profiled = len(passes.profiled.walls_ns) if passes.profiled else 0
         enough = self._activity == TIMING_AGAIN or profiled >= USUAL.steps
@@ -371,9 +371,9 @@ class Session:
         )
 
     def _written(self, passes: StepPasses) -> None:
-        """Write the run, and show its verdict."""
+        """Write the run, and print its diagnosis unless the session is quiet."""
         self._leave_result(passes, passes.folder)
-        # write the run in a child process, because this process may lack libraries for profiles
+        # write the run in a child process, because this process may lack libraries to write runs
         write_in_child(passes.folder, self.writer)
         self.path = self.place
         self.report(
@@ -438,7 +438,7 @@ def write_in_child(folder: str, python: str) -> None:
 
 
 def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
-    """Print the diagnosis of a run on stderr; nothing if the diagnosis fails."""
+    """Print the diagnosis of a run on stderr; print nothing if the diagnosis fails."""
     text = verdict_of([place], python, *([] if since is None else ["--since", since]))
     if text:
         sys.stderr.write(text)
@@ -456,7 +456,7 @@ def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
 
 
 def _ended(command: List[str], **environment: str) -> Any:
-    """Run a command that imports the same lstmprof, and wait for its end."""
+    """Run a command to its end; its Python imports this copy of lstmprof."""
     package = os.path.dirname(FOLDER)
     paths = [package, os.environ.get("PYTHONPATH", "")]
     search = os.pathsep.join(p for p in paths if p)

@@ -1,7 +1,7 @@
 """Record the sizes of recurrent layers and embeddings from calls of PyTorch's modules.
 
-A profile without shapes does not show a layer's number of time steps. The shape of the layer's
-input does, at the cost of one list entry per call. Source: torch/nn/modules/rnn.py.
+A profile without shapes does not show how many time steps a layer has. The shape of the layer's
+input shows the number, and costs only one list entry per call. Source: torch/nn/modules/rnn.py.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from lstmprof.capture.worker.shapes import OpInputs, StepInputs
 
-#: Name of the element type of batch sizes in PyTorch's profiles.
+#: Element type of a packed sequence's ``batch_sizes``, as PyTorch's profiles name the type.
 _BATCH_SIZES = "long int"
 
 
 class _LayerCall(NamedTuple):
-    """One call of a recurrent module in a profiled step."""
+    """One call of a recurrent or embedding module in a profiled step."""
 
     step: int
     module: Any
@@ -30,7 +30,7 @@ class _LayerCall(NamedTuple):
 
 
 class ModuleSizes:
-    """Records the calls of PyTorch's recurrent and embedding modules."""
+    """Records sizes at each call of PyTorch's recurrent and embedding modules."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -42,17 +42,17 @@ class ModuleSizes:
         self._thread: int | None = None
 
     def step_begins(self, profiling: bool) -> None:
-        """Wrap the modules' ``forward`` before profiled steps, and unwrap it after them."""
+        """Record the modules' calls if this step is profiled, else stop recording."""
         if not profiling:
             self.close()
             return
         self._begun += 1
-        # add no wrappers after torch.compile, which would compile the model again
+        # add no wrappers after torch.compile, because torch.compile would recompile the model
         if not self._undo and not has_compiled():
             self._thread = threading.get_ident()
             for module in self._modules:
                 self._undo.append(functools.partial(setattr, module, "forward", module.forward))
-                # wrap ``forward``: hooks miss direct calls of ``forward``, as in AWD-LSTM
+                # wrap ``forward``, because hooks miss direct calls of ``forward``, as in AWD-LSTM
                 module.forward = self._noted(module.forward)
 
     def step_ends(self) -> None:
@@ -80,8 +80,8 @@ class ModuleSizes:
         self._calls.append(_LayerCall(self._begun, module, data.shape, batch_sizes, dtype))
 
     def inputs(self, count: int, later: int) -> Iterator[StepInputs]:
-        """Yield (op, input shapes, dtypes, step) of such ops in the run's profiled steps."""
-        # first profiled step of the run; the last ``later`` profiled steps are not in the run
+        """Yield (op, input shapes, dtypes, step) of the calls in the run's profiled steps."""
+        # compute the run's first profiled step; the last ``later`` steps are not in the run
         first = self._ended - later - count + 1
         for call in self._calls:
             if first <= call.step < first + count:
@@ -91,7 +91,7 @@ class ModuleSizes:
                 yield name, shapes, dtypes, call.step - first
 
     def _dtype(self, data: Any) -> str:
-        """Return the type in which the op computes, as the profiler names it: ``float16``."""
+        """Return the op's compute type in the profiler's spelling, such as ``float16``."""
         dtype = data.dtype
         with contextlib.suppress(Exception):  # autocast has had several interfaces
             kind = data.device.type
@@ -101,7 +101,7 @@ class ModuleSizes:
 
 
 def _layer_op(call: _LayerCall) -> OpInputs:
-    """Return (op, input shapes, dtypes) of a layer's call, as the profiler records it."""
+    """Return (op, input shapes, dtypes) of a layer's call, as in a PyTorch profile."""
     module, data = call.module, list(call.shape)
     weights = [list(weight.shape) for layer in module.all_weights for weight in layer]
     directions = 2 if module.bidirectional else 1
@@ -119,21 +119,21 @@ def _layer_op(call: _LayerCall) -> OpInputs:
         data.insert(place, 1)
     state = [module.num_layers * directions, batch, width]
     memory = [*state[:2], module.hidden_size]
-    # the profiler records empty shapes for these two numbers, because they are no tensors
+    # add two numbers for which PyTorch's profiler records only empty shapes
     counts = [module.num_layers, directions]
     shapes += [[state, memory] if module.mode == "LSTM" else state, weights, counts]
     return "aten::" + module.mode.lower(), shapes, dtypes
 
 
 def _look_up(call: _LayerCall) -> OpInputs:
-    """Return (name, shapes, dtypes) of an ``aten::embedding``, as profiled."""
+    """Return (op, input shapes, dtypes) of an embedding, as in a PyTorch profile."""
     weight = call.module.weight
     dtypes = [str(weight.dtype).replace("torch.", ""), call.dtype]
     return "aten::embedding", [list(weight.shape), list(call.shape)], dtypes
 
 
 def _cell_op(call: _LayerCall) -> OpInputs:
-    """Return (op, input shapes, dtypes) of a cell's call, as the profiler records it."""
+    """Return (op, input shapes, dtypes) of a cell's call, as in a PyTorch profile."""
     module, data = call.module, list(call.shape)
     if len(data) == 1:  # a single input: the op gets a batch of one
         data.insert(0, 1)

@@ -1,8 +1,8 @@
 """The watch behind ``lp.watch``: times every step, and profiles when steps slow down.
 
-A window is about a second of steps; each window is one row of a JSON Lines file. After slow
-windows, a session of ``lp.profile`` measures a few steps, and ``lstmprof diagnose`` compares them
-with typical steps.
+A window is about a second of steps. Each window becomes one row of a JSON Lines file. After slow
+windows, a session of ``lp.profile`` measures a few steps, and ``lstmprof diagnose`` compares these
+steps with typical steps.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from lstmprof.capture.worker.metadata import now
 from lstmprof.capture.worker.profilers import framework_of, profiler_of
 from lstmprof.runs.directory import cache_folder
 
-#: Windows and steps that define the typical step; fewest steps per window. Chosen by hand.
+#: Numbers of windows and of steps that define the typical step; fewest steps per window.
+#: Chosen by hand.
 TYPICAL_WINDOWS, TYPICAL_STEPS, LEAST_STEPS = 3, 30, 3
-#: Latest windows whose median is the typical step; with fewer, the median follows a slow drift.
+#: Number of latest windows whose median step time is the typical step time. Fewer windows would
+#: hide a slow drift.
 MEMORY = 600
-#: Consecutive slow windows that start a profile; one slow window may be a checkpoint.
+#: Number of consecutive slow windows that start a profile; one may be due to a checkpoint.
 SLOW_WINDOWS = 2
-#: Largest number of profiles that a watch starts without a request.
+#: Largest number of profiles that a watch starts because steps became slower.
 MOST_PROFILES = 5
 PLAN = Plan(warmup=3, timed=10, steps=10)
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
@@ -87,8 +89,8 @@ def watch(
 class Watch:
     """The watch of one training; ``lp.watch`` returns it.
 
-    A watch ends with ``close()``, at the end of a ``with`` block, or with the process. Faults of a
-    profile are reported in one line; the training goes on.
+    A watch ends with ``close()``, at the end of a ``with`` block, or with the process. If a
+    profile fails, one line says why, and the training goes on.
     """
 
     def __init__(
@@ -209,7 +211,6 @@ class Watch:
         self.close()
 
     def abandon(self, reason: str) -> None:
-        """End the watch and report why."""
         self._show(reason)
         self.close()
 
@@ -234,7 +235,7 @@ class Watch:
         self._file.close()
 
     def _begin(self) -> None:
-        """Open the log; if SIGUSR1 is free, let it and ``lstmprof attach`` request profiles."""
+        """Open the log; let ``lstmprof attach`` and SIGUSR1, if free, start profiles."""
         if os.path.dirname(self.log):
             os.makedirs(os.path.dirname(self.log), exist_ok=True)
         self._file = open(self.log, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
@@ -267,11 +268,11 @@ class Watch:
         self._requested = True
 
     def _look(self, now_ns: int) -> None:
-        """Write the row of a window that ended, and start a profile if steps are slow."""
+        """End the window if due: write its row, and start a profile if steps are slow."""
         writing = self._writing is not None and self._writing.is_alive()
         doing = "profiling" if self._session else "writing a run" if writing else None
         is_due = now_ns >= self._next_ns and len(self._walls) >= LEAST_STEPS
-        # start a requested profile without waiting for the end of the window
+        # do not wait for the end of the window if the user requested a profile
         if not is_due and (doing or not self._requested):
             return
         row = self._write_window(doing)
@@ -334,7 +335,7 @@ class Watch:
         self._session, self._why = session, why
 
     def _advance(self, do: Callable[..., Any], *outcome: Any) -> None:
-        """Pass on a step's begin or end; write the run after the last step."""
+        """Begin or end a step of the session; write the run after the last step."""
         session = self._session
         assert session is not None
         with contextlib.suppress(LstmprofError):  # the session keeps the error as its reason
@@ -345,7 +346,7 @@ class Watch:
             self._writing.start()
 
     def _finish(self, session: Session) -> None:
-        """Write the run of a profile; print the verdict unless the steps are typical."""
+        """Write a profile's run, and print the diagnosis unless the steps are typical."""
         self._session = None
         session.end()
         if session.path is None:
@@ -366,7 +367,7 @@ class Watch:
     def _no_run(self, session: Session, why: Optional[str], reason: str) -> None:
         """Report why no run was written for a profile."""
         if why is None:
-            # diagnose later profiles without a comparison
+            # diagnose later profiles alone, because there is no run of typical steps
             self._base, self._cannot_profile = None, True
         self._show(reason)
         self._write_profile(run=None, why=why, reason=reason)
@@ -375,7 +376,7 @@ class Watch:
         self._write("profile", step=self.steps, occasion=self._occasion, **row)
 
     def _write_window(self, doing: Optional[str]) -> Dict[str, Any]:
-        """Write a row about the ended window to the log."""
+        """Write a row about the ended window to the log, and begin the next window."""
         walls, waits = self._walls, self._waits
         self._walls, self._waits = [], []
         row: Dict[str, Any] = {

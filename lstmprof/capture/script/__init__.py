@@ -5,6 +5,8 @@
     launch ─▶ main ─ watching ┬ finders ─ steps ─▶ a session of ``capture.own``
                               └ program            └ ranges, in profiled steps
 
-``launch`` runs in the parent process. Everything else runs in the script's process, with Python
-3.7, the standard library, NumPy and the script's own framework. This file imports nothing.
+``launch`` starts the script's process. The other modules run in the script's process, with Python
+3.7, the standard library, NumPy and the script's own framework.
 """
+
+# import nothing here, because the script's process imports this file

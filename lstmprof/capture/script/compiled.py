@@ -1,8 +1,8 @@
-"""Find the step among a script's compiled functions, ``jax.jit`` and ``tf.function``.
+"""Find out which compiled function (``jax.jit``, ``tf.function``) is a script's step.
 
-The Python code of a compiled function runs only while it is traced. If this tracing computes
-gradients or updates parameters, the outermost compiled function is the step: each later call of it
-ends a step.
+A compiled function runs its Python code only while the framework traces the function. If the traced
+code computes gradients or updates parameters, the outermost compiled function is the step. Then
+each call of this function ends a step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lstmprof.capture.script.program import WatchedCallable
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import SOURCES, Steps
 
-#: Packages whose frames do not belong to the user's script.
+#: Packages to skip in a call stack, to find the line of the user's script.
 _LIBRARIES = (
     *("jax", "jaxlib", "equinox", "optax", "flax", "haiku", "tensorflow", "keras"),
     *("torch", "lstmprof"),
@@ -27,7 +27,7 @@ _LIBRARIES = (
 
 
 class CompiledCalls(threading.local):
-    """The compiled functions that run in a thread, outermost first."""
+    """Names of the compiled functions that a thread is running, outermost first."""
 
     def __init__(self) -> None:
         self.names: List[str] = []
@@ -35,7 +35,7 @@ class CompiledCalls(threading.local):
 
 
 class Program:
-    """Finds the compiled functions that train."""
+    """Finds out which compiled functions are training steps."""
 
     def __init__(
         self, steps: Steps, is_abstract: Callable[[Any], bool], again: Recompilations
@@ -45,7 +45,7 @@ class Program:
         self._trained_by: Dict[str, str] = {}
 
     def call(self, name: str, call: Call, run: Callable[..., Any]) -> Any:
-        """Call a compiled function; end a step if it is the outermost one and trains."""
+        """Call a compiled function; end a step if the function is outermost and trains."""
         names = self._calls.names
         notes = not names and not self._steps.over
         before = self._again.count(call.function) if notes else None
@@ -62,11 +62,11 @@ class Program:
         return result
 
     def is_step(self, name: str) -> bool:
-        """Return whether a function trains and was called from plain Python."""
+        """Return whether a function trains and was not called by a compiled function."""
         return not self._calls.names and name in self._trained_by
 
     def trains(self, source: str, who: Any, outcome: Any) -> None:
-        """Note that the program is updating parameters or computing gradients."""
+        """Record that the running code updates parameters or computes gradients."""
         self._steps.safely(self._trains, source, who, outcome)
 
     def _trains(self, source: str, who: Any, outcome: Any) -> None:
@@ -79,7 +79,7 @@ class Program:
             self._steps.ends(source, who, outcome=outcome)
 
     def gradients(self, source: str, function: Any) -> Any:
-        """Wrap a function that computes gradients, to note each call."""
+        """Wrap a function that computes gradients, to notice its calls."""
 
         @functools.wraps(function)
         def computed(*args: Any, **kwargs: Any) -> Any:
@@ -109,7 +109,7 @@ class _Jitted(WatchedCallable):
 
 
 def watch_jax(program: Program, jax: Any) -> None:
-    """Wrap ``jax.jit``, ``jax.grad`` and the like, to notice their functions' calls."""
+    """Wrap ``jax.jit``, ``jax.grad`` etc., to notice calls of the returned functions."""
 
     def compiling(compile_function: Any) -> Any:
         @functools.wraps(compile_function)
@@ -189,7 +189,7 @@ def tensorflow_leaves(structure: Any) -> Any:
 
 
 def has_tracers(outcome: Any) -> bool:
-    """Return whether JAX is only tracing a function, so that there are no values yet."""
+    """Return whether a result contains tracers, because JAX is only tracing."""
     jax = sys.modules["jax"]
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax_leaves(outcome))
 

@@ -1,7 +1,7 @@
 """Find where the steps of a script end, by hooks in its framework.
 
-PyTorch: each optimizer's ``step``, or backward passes without optimizers. Keras: training batches.
-TensorFlow 1: ``Session.run`` calls that update parameters. Compiled functions: see ``compiled``.
+PyTorch: an optimizer's ``step``, or a backward pass if there is no optimizer. Keras: a training
+batch. TensorFlow 1: a ``Session.run`` that updates parameters. JAX and tf.function: ``compiled``.
 Sources: torch/optim/optimizer.py (``profile_hook_step``), keras/src/callbacks/callback_list.py.
 """
 
@@ -23,17 +23,17 @@ from lstmprof.capture.script.steps import Steps
 Attach = Callable[[Any], None]
 #: Token or feature value that counts as padding.
 _FILLING = 0
-#: Sequences of a batch that are searched for padding.
+#: Largest number of sequences in which lstmprof looks for padding.
 _LOOKED_AT = 512
 #: Default batch size of Keras's ``fit``.
 _KERAS_BATCH = 32
-#: Backward passes without a reset of gradients after which each pass counts as one step.
+#: Number of backward passes without a gradient reset after which each pass is a step.
 _MOST_PASSES = 32
 #: Pattern of TensorFlow 1 op types that update parameters.
 _UPDATES = re.compile(r"(Resource)?(Sparse)?Apply\w+|AssignSub\w*")
-#: Pattern of assignments, which update parameters only next to nodes of ``tf.gradients``.
+#: Pattern of op types that assign; only an assignment computed from gradients is an update.
 _ASSIGNS = re.compile(r"Assign(Add|Variable|AddVariable)?(Op)?")
-#: Pattern of names of nodes that ``tf.gradients`` adds; a forward pass may have such names, too.
+#: Pattern of the node names that ``tf.gradients`` makes; forward nodes may have such names, too.
 _OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
 
 
@@ -44,7 +44,7 @@ def attachments(
     facts: Dict[str, Any],
     sizes: GraphSizes,
 ) -> Dict[str, Attach]:
-    """Return hooks: module name -> function to call after its import."""
+    """Return {module name: function to call after the module's import}."""
     layers = KerasLayers(steps)
     keras = {
         "keras.src.models.model": functools.partial(_watch_fit, facts, sizes),
@@ -112,7 +112,7 @@ def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) 
         init(self, *args, **kwargs)
         steps.optimizers += 1
         step = type(self).step
-        # wrap ``step`` itself, because torch's hooks run inside the range ``Optimizer.step``
+        # wrap ``step``, because PyTorch's own hooks run before the range ``Optimizer.step`` ends
         if not getattr(step, "watched", False):
             type(self).step = _watched(step, stepping, steps, optimizing)
 
@@ -122,8 +122,6 @@ def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) 
 def _watched(
     step: Any, stepping: Set[int], steps: Steps, optimizing: Callable[[bool], None]
 ) -> Any:
-    """Wrap an optimizer's ``step``, so that each call ends a training step."""
-
     @functools.wraps(step)
     def stepped(self: Any, *args: Any, **kwargs: Any) -> Any:
         # count only the outer call if an optimizer's ``step`` calls its parent class's ``step``
@@ -144,7 +142,7 @@ def _watched(
 
 
 def _watch_keras(steps: Steps, module: Any) -> None:
-    """Make each training batch of Keras a step, by hooks on its callbacks."""
+    """Make each training batch of Keras a step, by hooking into the callbacks."""
     of = module.CallbackList
     begins, ends = of.on_train_batch_begin, of.on_train_batch_end
 
@@ -158,7 +156,7 @@ def _watch_keras(steps: Steps, module: Any) -> None:
     def batch_ended(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         result = ends(self, batch, *args, **kwargs)
         of_epoch = (getattr(self, "params", None) or {}).get("steps")
-        # after an epoch's last batch no step follows, so that work between epochs is in no step
+        # begin no step after an epoch's last batch, so that no step includes work between epochs
         steps.ends("keras", follows=of_epoch is not None and batch + 1 < of_epoch)
         return result
 
@@ -166,7 +164,7 @@ def _watch_keras(steps: Steps, module: Any) -> None:
 
 
 def _watch_train_on_batch(steps: Steps, module: Any) -> None:
-    """Let ``train_on_batch`` end a step; several Keras models may train in turn."""
+    """Let each call of a Keras model's ``train_on_batch`` end a step."""
     train = module.Model.train_on_batch
 
     @functools.wraps(train)
@@ -181,7 +179,7 @@ def _watch_train_on_batch(steps: Steps, module: Any) -> None:
 def _watch_keras_optimizers(
     steps: Steps, programs: Dict[str, compiled.Program], module: Any
 ) -> None:
-    """End a step at each ``apply`` of a Keras optimizer, for custom training loops."""
+    """Let each ``apply`` of a Keras optimizer end a step, for custom loops."""
     apply = module.BaseOptimizer.apply
 
     @functools.wraps(apply)
@@ -198,7 +196,7 @@ def _watch_keras_optimizers(
 
 
 def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
-    """Let a TensorFlow 1 session end a step if the session updates parameters."""
+    """Let each TensorFlow 1 ``Session.run`` that updates parameters end a step."""
     run = module.BaseSession.run
     trained_by: Dict[Any, Optional[str]] = {}
 
@@ -225,7 +223,7 @@ def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
 
 
 def _fetched(graph: Any, fetches: Any) -> Iterator[Any]:
-    """Yield the graph's nodes in fetches such as ``{"ops": [train]}``."""
+    """Yield the graph nodes that ``Session.run`` fetches: ``{"ops": [train]}``."""
     if isinstance(fetches, dict):
         fetches = list(fetches.values())
     if isinstance(fetches, (list, tuple)):
@@ -238,7 +236,7 @@ def _fetched(graph: Any, fetches: Any) -> Iterator[Any]:
 
 
 def _trains(node: Any) -> bool:
-    """Return whether a run of this node of the graph updates parameters."""
+    """Return whether running this graph node updates parameters."""
     nodes, seen = [node], set()  # type: List[Any], Set[str]
     assigns = has_gradients = False
     while nodes:
@@ -256,7 +254,7 @@ def _trains(node: Any) -> bool:
 
 
 def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
-    """Record the padding and the batch size of Keras's ``fit``."""
+    """Record the padding and the batch size of the data in Keras's ``fit``."""
     fit = module.Model.fit
 
     @functools.wraps(fit)
@@ -283,7 +281,7 @@ def padding_of(x: Any) -> Any:
 
 
 class _Backward:
-    """Finds the steps of a PyTorch script without an optimizer."""
+    """Finds the steps of a PyTorch script without an optimizer, by gradient resets."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -315,7 +313,7 @@ class _Backward:
         gradient = getattr(self._parameter, "grad", None)
         if gradient is None or not bool((gradient != 0).any()):
             self._resets.append(self._passes)
-        # count from the second reset, because the first step may be incomplete
+        # count the passes after the second reset, because the first step may be incomplete
         if len(self._resets) == 3:
             self._per_step = self._resets[2] - self._resets[1]
             self._passes = 0

@@ -1,7 +1,7 @@
 """Start the user's script for ``lstmprof run``.
 
-This process becomes the script's process (exec), so signals and exit status are the script's. Under
-Nsight Systems it stays, to export the recording, and forwards signals to the script.
+``exec`` replaces lstmprof by the script, so that the script gets all signals and gives the exit
+status. With Nsight Systems, lstmprof keeps running, to forward signals and to export the recording.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from lstmprof.capture.script import main
 Report = Callable[[str], None]
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
-#: Signals that stop a training or make it save its state; lstmprof forwards them to the script.
+#: Signals that lstmprof forwards to the script, which may stop or save its state.
 _FORWARDED = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
 
 def run_script(request: ScriptRequest, report: Report) -> int:
-    """Become the script's process; only under Nsight Systems, return its exit status."""
+    """Replace this process by the script.
+
+    With Nsight Systems, run nsys as a child process and return the exit status of nsys.
+    """
     if not request.module and not Path(request.target).is_file():
         raise UsageError(f"{request.target}: no such file", "give a script, or -m MODULE")
     if request.profiler == NSYS:

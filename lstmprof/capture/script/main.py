@@ -62,12 +62,12 @@ def _watched(request: Any) -> Any:
 
 
 def _follow_launcher(folder: str) -> None:
-    """End this process when lstmprof's launcher ends; its parent process is nsys."""
+    """Let this process, which nsys started, end when lstmprof's launcher ends."""
     from lstmprof.capture.request import LIFELINE
     from lstmprof.capture.worker.machine import host
 
     host.end_with(os.path.join(folder, LIFELINE))
-    # write the process id for the launcher, which forwards signals
+    # write the process id, to which the launcher forwards signals
     with open(os.path.join(folder, PID), "w") as file:
         file.write(str(os.getpid()))
 

@@ -1,7 +1,7 @@
-"""Execute a script or module as ``python`` does.
+"""Execute a script or module as ``python`` or ``python -m`` does.
 
-``sys.argv``, ``sys.path`` and ``__main__`` are set as by ``python`` and ``python -m``. A step
-function that the user names gets a decorator in the script's source; line numbers stay the same.
+lstmprof decorates the step function that the user names (``--step-function``) in the script's
+syntax tree, which keeps all line numbers.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def _end_by(error: BaseException) -> NoReturn:
         atexit._run_exitfuncs()  # as Python does before it kills itself
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-        # the first process of a container ignores the signal and ends here
+        # exit here if this is a container's first process, which ignores the signal
         raise SystemExit(128 + signal.SIGINT) from None
     raise SystemExit(1) from None
 
 
 def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any:
-    """Return the script's or module's code, with a decorated step; set ``sys.argv``."""
+    """Return the compiled script, its step function decorated; set ``sys.argv``."""
     place, source, code = (_run_module if request.module else _run_file)(request.target, module)
     module.__dict__["__file__"] = place
     sys.argv = [place if request.module else request.target, *request.arguments]
@@ -113,7 +113,7 @@ def split_step_function(step_function: Optional[str]) -> Tuple[Optional[str], Op
 
 
 def mark(tree: ast.AST, name: str) -> int:
-    """Decorate a script's functions of this name; return their number."""
+    """Decorate the script's functions of this name; return how many there are."""
     outer, _, last = name.rpartition(".")  # ``a.b``: function ``b`` in class or function ``a``
     number = 0
     for scope in _scopes(tree, outer.split(".") if outer else []):
@@ -139,7 +139,10 @@ def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:
 
 
 def mark_attribute(module: Any, name: str, steps: Any) -> int:
-    """Make each call of a module's function a step."""
+    """Mark each call of a module's function as a step.
+
+    Return 1 if the function exists, else 0.
+    """
     outer, _, last = name.rpartition(".")
     place = module
     for part in outer.split(".") if outer else []:
@@ -175,7 +178,7 @@ class WatchedCallable:
 
 
 class Marked(WatchedCallable):
-    """A wrapped function; each call of it is one step."""
+    """A wrapped function whose calls are the steps."""
 
     def __init__(self, steps: Any, function: Any) -> None:
         super().__init__(function)

@@ -1,9 +1,7 @@
-"""Ranges of a PyTorch step in the profile: its phases, and each nn.Module.
+"""Add ranges to the profile of a PyTorch step: phases such as ``forward``, and modules.
 
-A module that runs often in a step gets no range, because a range costs some microseconds, about as
-much as a time step of a cell. Hooks would make torch.compile compile again, so the modules of a
-compiled model get no range. Sources: torch/nn/modules/module.py
-(``register_module_forward_pre_hook``), torch/_tensor.py (``backward``).
+Sources: torch/nn/modules/module.py (``register_module_forward_pre_hook``), torch/_tensor.py
+(``backward``).
 """
 
 from __future__ import annotations
@@ -17,17 +15,18 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 from lstmprof.capture.own.sizes import has_compiled
 
 FORWARD, LOSS, BACKWARD, OPTIMIZER, INPUT = "forward", "loss", "backward", "optimizer", "input"
-#: Most calls of a module per step; a module that runs more often belongs to a loop.
+#: Largest number of calls per step for which a module gets a range. A range costs microseconds,
+#: about as much as one time step of an LSTM cell.
 MOST_CALLS = 8
 
 Phase = Callable[[str], ContextManager[Any]]
 Undo = Callable[[], None]
-#: Type of a wrapper that calls a function of lstmprof and catches its errors.
+#: Type of ``Steps.safely``, which calls a function and catches the function's errors.
 Safely = Callable[..., Any]
 
 
 class TorchRanges:
-    """Adds ranges to profiled steps, by hooks in PyTorch."""
+    """Adds ranges of phases and modules to profiled steps, by hooks in PyTorch."""
 
     def __init__(self, torch: Any, phase: Phase, safely: Safely) -> None:
         self._torch, self._phase, self._safely = torch, phase, safely
@@ -37,13 +36,13 @@ class TorchRanges:
         self._calls: Counter[int] = Counter()
         self._calls_before: Counter[int] = Counter()  # module -> calls in earlier steps
         self._thread: Optional[int] = None
-        # lets the hooks do nothing while torch.compile traces them
+        # find out whether torch.compile is tracing, so that the hooks then do nothing
         compiler = getattr(torch, "compiler", None)
         self._is_compiling = getattr(compiler, "is_compiling", lambda: False)
         self.backwards = self.steps = 0
 
     def set(self, profiling: bool) -> None:
-        """Add the hooks if the next step is profiled, else remove them."""
+        """Add or remove the hooks before the next step."""
         self.close(None)
         if profiling:
             self.steps += 1
@@ -64,7 +63,7 @@ class TorchRanges:
             self._open.append((token, entered))
 
     def close(self, token: Any) -> None:
-        """End the range of this token and all ranges inside it."""
+        """End the range with this token and all ranges inside."""
         if threading.get_ident() != self._thread:
             return
         tokens = [opened for opened, _ in self._open]
@@ -83,6 +82,7 @@ class TorchRanges:
         loader = sys.modules.get("torch.utils.data.dataloader")
         if loader is not None:
             self._wrap(loader._BaseDataLoaderIter, "__next__", INPUT)
+        # add no hooks to a compiled model, because torch.compile would recompile the model
         if not has_compiled():
             module = torch.nn.modules.module
             for hook in (
@@ -96,7 +96,7 @@ class TorchRanges:
                 self._undo.append(hook.remove)
 
     def _wrap(self, place: Any, name: str, range_name: str) -> None:
-        """Replace a function so that each call of it is a range."""
+        """Wrap a function, so that each call is a range in the profile."""
         wrapped = getattr(place, name)
 
         @functools.wraps(wrapped)
@@ -115,7 +115,7 @@ class TorchRanges:
     def _module_begins(self, module: Any, arguments: Any) -> None:
         if self._is_compiling() or threading.get_ident() != self._thread:
             return
-        # begin a phase outside of all phases, or in an optimizer that calls forward and backward
+        # begin a phase if no range is open, or inside an optimizer that calls the model
         if not self._open or self._open[-1][0] is OPTIMIZER:
             of = self._torch.nn.modules.loss._Loss
             name = LOSS if isinstance(module, of) else FORWARD
@@ -139,7 +139,7 @@ class TorchRanges:
 
 
 class _ModuleCall:
-    """One call of a module, which identifies its range."""
+    """Token that identifies the range of one call of a module."""
 
     __slots__ = ("module",)
 

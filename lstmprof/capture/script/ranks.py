@@ -1,9 +1,9 @@
-"""Measure a job of several processes: each leaves its results, and one writes the run.
+"""Measure a job of several processes (ranks).
 
-A launcher inside the script (torchrun, accelerate, ``mp.spawn``) gets changed commands, so that
-each process is measured. A launcher around lstmprof (``torchrun -m lstmprof run``, mpirun, srun)
-starts one lstmprof per rank. Sources: torch/distributed/elastic/multiprocessing,
-Lib/multiprocessing/spawn.py.
+Each rank writes results to a folder, and one process writes the run from all results. lstmprof
+changes the commands of ranks that the script starts (``mp.spawn``, accelerate). A launcher such as
+``torchrun -m lstmprof run`` starts one lstmprof per rank. Sources:
+torch/distributed/elastic/multiprocessing, Lib/multiprocessing/spawn.py.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _VARIABLES = (
 #: Environment variables that a launcher sets only for the processes that train.
 _LAUNCHED = re.compile(r"(LOCAL_)?RANK|ACCELERATE_\w+")
 _PYTHON = re.compile(r"python[\d.]*(\.exe)?")
-#: Options of ``python`` whose value may be the next word of the command line.
+#: Options of ``python`` that may have a separate value, as in ``-W ignore``.
 _WITH_VALUE = ("-X", "-W")
 #: Seconds that rank 0 waits for the results of the other ranks.
 _WAIT_S = 60.0
 _PART = "rank-"
-#: Suffix of the empty file that a rank writes if it measured nothing.
+#: Suffix of the empty file that marks a rank without results.
 _NONE = ".none"
 
 #: Rank, and number of ranks.
@@ -75,13 +75,13 @@ class Job:
         return rank_of_process() or ((0, 1) if self.child else None)
 
     def part_folder(self, rank: Rank) -> str:
-        """Return the path for the results of a rank, after deleting older results."""
+        """Return the folder for the results of a rank; delete older results."""
         place = os.path.join(self.folder, "{}{}".format(_PART, rank[0]))
         shutil.rmtree(place, ignore_errors=True)
         return place
 
     def give_up(self) -> None:
-        """Tell rank 0 not to wait for this process, if it wrote no results."""
+        """Let rank 0 stop waiting for this rank if this rank has no results."""
         if self.launched is None or self.child:
             return
         place = os.path.join(self.folder, "{}{}".format(_PART, self.launched[0]))
@@ -91,7 +91,7 @@ class Job:
                 pass
 
     def parts(self) -> List[str]:
-        """Wait until all ranks have ended; return the folders with their results."""
+        """Wait a limited time for the results of all ranks; return their folders."""
         until_s = time.monotonic() + _WAIT_S
         pattern = os.path.join(glob.escape(self.folder), _PART + "*")
         while self.launched and len(glob.glob(pattern)) < self.launched[1]:
@@ -106,7 +106,7 @@ class Job:
     def attachments(
         self, wanted: Callable[[], bool], safely: Callable[..., Any]
     ) -> Dict[str, Callable[[Any], None]]:
-        """Return import hooks that let lstmprof measure new processes, too."""
+        """Return import hooks, to measure the processes that the script starts."""
         # add no hooks if a launcher starts one lstmprof per rank, or if nsys records the script
         if self.launched is not None or self.request.folder:
             return {}
@@ -142,7 +142,7 @@ class Job:
         return {"subprocess": watch_commands, "multiprocessing.spawn": watch_spawning}
 
     def _watched(self, args: Any, env: Mapping[str, str]) -> Optional[List[str]]:
-        """Change a launcher's command, so that lstmprof measures the training process."""
+        """Return a launcher's command, changed to measure the training process."""
         launched = any(_LAUNCHED.fullmatch(n) and n not in os.environ for n in map(str, env))
         parsed = _parsed(args) if launched and isinstance(args, (list, tuple)) else None
         if parsed is None:
@@ -160,7 +160,7 @@ class Job:
         return [*python, main, _written(request)]
 
     def _spawned(self, command: List[str]) -> List[str]:
-        """Change a multiprocessing command, so that lstmprof measures the new process."""
+        """Return multiprocessing's command, changed to measure the new process."""
         path = _written(dataclasses.replace(self.request, parts=self.folder))
         code = (
             "try:\n import sys; sys.path.insert(0, {!r})\n"
@@ -173,9 +173,9 @@ class Job:
 
 
 def _folder(place: str, launched: Optional[Rank]) -> str:
-    """Return the folder for the results of all ranks, hidden beside the run."""
+    """Return a hidden folder beside the run, for the results of all ranks."""
     job = str(os.getpid())
-    # build the folder's name from the job's id, so that every rank finds the same folder
+    # name the folder by the job's id, which all ranks know
     if launched is not None:
         several = os.environ.get("LOCAL_WORLD_SIZE", str(launched[1])) != str(launched[1])
         names = ["SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID"]
@@ -205,7 +205,7 @@ def _parsed(args: Sequence[Any]) -> Optional[Tuple[List[str], bool, str, List[st
 
 
 def _written(request: ScriptRequest) -> str:
-    """Write a request to a temporary file, which its reader removes."""
+    """Write a request to a temporary file, which the new process reads and removes."""
     path = os.path.join(tempfile.mkdtemp(prefix="lstmprof-"), "request.json")
     with open(path, "w", encoding="utf-8") as file:
         file.write(request.to_json())

@@ -54,12 +54,12 @@ def session_of(
 
 
 class _RankSession(Session):
-    """A session that leaves the results of one rank in a folder, to join them later."""
+    """A session that writes the results of one rank to a folder, instead of a run."""
 
     def __init__(
         self, part: str, request: ScriptRequest, rank: Rank, options: Dict[str, Any]
     ) -> None:
-        # measure the same steps in all ranks: no pass may depend on a rank's clock
+        # count steps instead of time, so that all ranks measure the same steps
         plan = dataclasses.replace(options["plan"], alike=True)
         super().__init__(part, **dict(options, plan=plan, force=True))
         self._request, self._rank = request, rank
@@ -72,7 +72,7 @@ class _RankSession(Session):
 
 
 class _ByNsys(Session):
-    """A session whose run is written when Nsight Systems has ended."""
+    """A session that writes results; the launcher writes the run after nsys ends."""
 
     def __init__(self, place: str, folder: str, **options: Any) -> None:
         super().__init__(place, **options)

@@ -1,7 +1,7 @@
 """Record the sizes of recurrent layers in TensorFlow.
 
-The graph of a compiled step shows the sizes. In a step that runs op by op, each call of a Keras
-layer gets a range with the sizes.
+The graph of a compiled step contains the sizes. In an eager step, lstmprof adds a range with the
+sizes to each call of a Keras layer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GraphSizes:
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return input shapes that are the same in all of a function's graphs."""
+        """Return the ops' input shapes that all graphs of the step have in common."""
         from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 
         traced: List[Any] = getattr(self.function, "_list_all_concrete_functions", list)()

@@ -1,7 +1,7 @@
-"""Decide which call ends a step of a script, and drive the session.
+"""Decide which calls end the steps of a script, such as calls of ``optimizer.step``.
 
-If several optimizers or compiled functions alternate, as in a GAN, the one that is called least
-often ends a step. So the first calls are only observed, unless there is a single optimizer.
+If a script has several optimizers (a GAN), calls of the least frequent optimizer end the steps.
+lstmprof therefore counts calls of optimizers or compiled functions before the measurement.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Union
 
-#: Optimizer calls until all optimizers are known; in arXiv:1701.07875, one steps 5 times as often.
+#: Number of calls of the first optimizer until all optimizers are known. A GAN may call one
+#: optimizer 5 times as often as the other (WGAN, arXiv:1701.07875).
 OBSERVED = 6
-#: Calls until all compiled functions or Keras models are known; more would delay every run.
+#: Number of calls of the first compiled function or Keras model until all are known; more would
+#: delay every run.
 OBSERVED_ELSEWHERE = 2
 #: Kind of hook -> reliability; the most reliable hook decides where a step ends.
 SOURCES = {
@@ -22,9 +24,9 @@ SOURCES = {
     "function": 3,
 }
 
-_CHANGE = "if that is wrong, name the function that runs one step with --step-function"
+_CHANGE = "if this is wrong, name the function that runs one step: --step-function NAME"
 
-#: Id of an optimizer or model, or name of a function, whose call ends a step.
+#: Id of an optimizer or model, or name of a compiled function.
 Key = Union[int, str]
 
 
@@ -63,11 +65,11 @@ class Steps:
 
     @property
     def here(self) -> bool:
-        """Return whether this is the script's process, in the thread of its steps."""
+        """Return whether this is the script's process and the thread of its steps."""
         return os.getpid() == self._pid and self._thread in (None, threading.get_ident())
 
     def safely(self, do: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of lstmprof; if it fails, the script goes on unmeasured."""
+        """Call a function of lstmprof; stop measuring if the function fails."""
         try:
             return do(*args)
         except Exception as error:
@@ -76,7 +78,7 @@ class Steps:
             return None
 
     def restart(self) -> None:
-        """Start to count steps in this forked process."""
+        """Measure the steps of this forked process from now on."""
         self._pid, self._thread = os.getpid(), None
 
     def begins(self, source: str) -> None:
@@ -90,7 +92,7 @@ class Steps:
                 self.session.step_begin()
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
-        """End the step if this call of ``who``, such as an optimizer, is the step's last."""
+        """End the step if ``who``, such as an optimizer, is called last in a step."""
         self.safely(self._ends, source, who, outcome, follows)
 
     def _ends(self, source: str, who: Any, outcome: Any, follows: bool) -> None:
@@ -108,7 +110,7 @@ class Steps:
             self.session.step_begin()
 
     def counts(self, source: str) -> bool:
-        """Return whether to measure a step that a hook such as ``"keras"`` reports."""
+        """Return whether this kind of hook, such as ``"keras"``, decides on steps."""
         if self.over or not self.here:
             return False
         if self.source is None or source == self.source:
@@ -129,7 +131,7 @@ class Steps:
         self.over = self.session is None
 
     def _is_last(self, who: Any) -> bool:
-        """Return whether this call ends a step."""
+        """Return whether a call of ``who`` ends a step."""
         key = who if isinstance(who, str) else id(who)
         if key not in self._who:
             self._who[key] = who
@@ -169,7 +171,7 @@ class Steps:
 
 
 def last_of(calls: List[Key]) -> Key:
-    """Return the rarest key; of counts that differ by 1, the key whose first call is last."""
+    """Return the rarest key; among equally rare keys, the last to appear."""
     # treat counts that differ by one as equal, because the last step may be incomplete
     counts = {key: calls.count(key) for key in calls}
     fewest = min(counts.values())

@@ -1,6 +1,6 @@
-"""Measure a script while it runs: hooks report steps, and steps drive a session.
+"""Measure a script while it runs: hooks in frameworks find the steps.
 
-A fault of lstmprof ends the measurement, never the script. Source: PEP 302, "Import Hook
+An error in lstmprof ends the measurement, never the script. Source: PEP 302, "Import Hook
 Registration".
 """
 
@@ -34,7 +34,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 
 
 class Watching:
-    """Watches one script, from the script's first import to its end."""
+    """Hooks into one script, finds its steps and measures the steps."""
 
     def __init__(self, request: ScriptRequest) -> None:
         self.request = request
@@ -95,7 +95,7 @@ class Watching:
         util.register_after_fork(self, forked)
 
     def report(self, line: str) -> None:
-        """Keep a line until the script has ended: it would cut through a progress bar."""
+        """Keep a line until the script ends, so as not to interrupt a progress bar."""
         self._lines.append(one_line(line))
 
     def _print(self) -> None:
@@ -104,12 +104,12 @@ class Watching:
             sys.stderr.flush()
 
     def _failed(self, error: Exception) -> None:
-        """Stop measuring after a fault of lstmprof, and report it."""
+        """Stop measuring after an error in lstmprof, and report the error."""
         with contextlib.suppress(Exception):
             if self._ranges is not None:
                 self._ranges.set(False)
         with contextlib.suppress(Exception):
-            reason = "lstmprof failed, and the script ran on without it: {!r}{}; please report this"
+            reason = "lstmprof failed with {!r}{}, but the script goes on; please report this error"
             reason = reason.format(error, _file_and_line(error))
             if self.session is not None and not self.session.is_over:
                 self.session.abandon(reason)
@@ -127,7 +127,7 @@ class Watching:
         return attached
 
     def _begun(self, source: str) -> Any:
-        """Begin the session at the first step."""
+        """Create and begin the session at the first step."""
         from lstmprof.capture.script.sessions import session_of
 
         try:
@@ -160,7 +160,7 @@ class Watching:
             self._ranges.close(OPTIMIZER)
 
     def _measured(self) -> None:
-        """Write the run after the last measured step, while the script goes on or ends."""
+        """Write the run after the last measured step; stop the script if requested."""
         self._report_backwards()
         if self.request.then != STOP:
             end = functools.partial(self.steps.safely, self._end)
@@ -248,8 +248,8 @@ class Watching:
         if self.steps.source is not None:
             return "the script ended before lstmprof recognised its steps; train longer"
         return (
-            "lstmprof recognised no step (no optimizer, backward pass, gradient or training "
-            "batch); name the function that runs one step with --step-function"
+            "lstmprof recognised no step: it saw no call of an optimizer, backward pass, gradient "
+            "or train_on_batch; name the function that runs one step: --step-function NAME"
         )
 
 
@@ -301,7 +301,7 @@ class ImportWatch(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[Any]:
-        """Find a watched module as Python does, and wrap its loader; None for others."""
+        """Find a watched module and wrap its loader; return None for other modules."""
         attach = self._attach.pop(name, None)
         if attach is None:
             return None
@@ -313,7 +313,7 @@ class ImportWatch(importlib.abc.MetaPathFinder):
 
 
 class _Watched(importlib.abc.Loader):
-    """A loader that executes a module as usual, then calls a function with it."""
+    """A loader that loads a module as usual, then passes the module to a function."""
 
     def __init__(self, loader: Any, attach: Attach) -> None:
         self._loader, self._attach = loader, attach

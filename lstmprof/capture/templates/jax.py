@@ -25,7 +25,7 @@ def build(workload):
     }
 
     def network(parameters, inputs):
-        """Return outputs (batch, classes), or one per time step, of (time, batch, features)."""
+        """Map (time, batch, features) to (batch, classes), or to (time, batch, classes)."""
 
         def cell(state, x):
             h, c = state
@@ -43,11 +43,11 @@ def build(workload):
 
 
 def load(parameters, weights):
-    """Return the parameters with the shared weights, so that lstmprof can check the results.
+    """Return parameters with the given weights, so that lstmprof can check the results.
 
-    Names and layout are PyTorch's: weight_ih_l0 (4·hidden, inputs), weight_hh_l0 (4·hidden,
-    hidden), bias_l0 with gates in the order i f g o, and head (classes, hidden). Delete this
-    function if your network does not compute the workload's LSTM.
+    The weights have PyTorch's names and layout: weight_ih_l0 (4·hidden, inputs), weight_hh_l0
+    (4·hidden, hidden), bias_l0 with gates in the order i f g o, and head (classes, hidden). Delete
+    this function if your network does not compute the workload's LSTM.
     """
     return {
         "w": weights["weight_ih_l0"].T,

@@ -6,9 +6,8 @@ all implementations, and calls the model with inputs (batch, time, features).
 
 import keras
 
-#: The framework whose loop trains the model. The file also runs on PyTorch ("torch"); for JAX,
-#: build returns a pair, as in `lstmprof list --template jax`, with model.stateless_call in its
-#: function.
+#: Framework whose loop trains the model: "tensorflow" or "torch". For JAX, write build as in
+#: `lstmprof list --template jax`, with a function that calls model.stateless_call.
 FRAMEWORK = "tensorflow"
 
 
@@ -23,11 +22,11 @@ def build(workload):
 
 
 def load(model, weights):
-    """Set the shared weights, so that lstmprof can check the results before timing.
+    """Copy the weights into the model, so that lstmprof can check results before timing.
 
-    Names and layout are PyTorch's: weight_ih_l0 (4·hidden, inputs), weight_hh_l0 (4·hidden,
-    hidden), bias_l0, … with gates in the order i f g o, which is also Keras's, and head (classes,
-    hidden). Delete this function if your model does not compute the workload's LSTM.
+    The weights have PyTorch's names and layout: weight_ih_l0 (4·hidden, inputs), weight_hh_l0
+    (4·hidden, hidden), bias_l0, … with gates in the order i f g o, which is also Keras's, and head
+    (classes, hidden). Delete this function if your model does not compute the workload's LSTM.
     """
     *lstms, head = model.layers
     for number, layer in enumerate(lstms):

@@ -29,7 +29,7 @@ class Network(tf.Module):
         return tf.sigmoid(o) * tf.tanh(c), c
 
     def __call__(self, inputs):
-        """Return outputs (batch, classes), or one per time step, of (time, batch, features)."""
+        """Map (time, batch, features) to (batch, classes), or to (time, batch, classes)."""
         zeros = tf.zeros([inputs.shape[1], self.hidden])
         outputs, _ = tf.scan(self.cell, inputs, (zeros, zeros))
         return tf.tensordot(outputs if self.every_step else outputs[-1], self.head, 1)
@@ -43,11 +43,11 @@ def build(workload):
 
 
 def load(network, weights):
-    """Set the shared weights, so that lstmprof can check the results before timing.
+    """Copy the weights into the network, so that lstmprof can check results before timing.
 
-    Names and layout are PyTorch's: weight_ih_l0 (4·hidden, inputs), weight_hh_l0 (4·hidden,
-    hidden), bias_l0 with gates in the order i f g o, and head (classes, hidden). Delete this
-    function if your network does not compute the workload's LSTM.
+    The weights have PyTorch's names and layout: weight_ih_l0 (4·hidden, inputs), weight_hh_l0
+    (4·hidden, hidden), bias_l0 with gates in the order i f g o, and head (classes, hidden). Delete
+    this function if your network does not compute the workload's LSTM.
     """
     both = [weights["weight_ih_l0"].T, weights["weight_hh_l0"].T]
     network.kernel.assign(tf.concat(both, 0))

@@ -24,7 +24,7 @@ class Network(torch.nn.Module):
         self.head = torch.nn.Linear(width, workload.classes, bias=False)
 
     def forward(self, inputs):
-        """Return outputs (batch, classes), or one per time step, of (time, batch, features)."""
+        """Map (time, batch, features) to (batch, classes), or to (time, batch, classes)."""
         outputs, _ = self.lstm(inputs)
         return self.head(outputs if self.every_step else outputs[-1])
 
@@ -35,11 +35,11 @@ def build(workload):
 
 
 def load(network, weights):
-    """Set the shared weights, so that lstmprof can check the results before timing.
+    """Copy the weights into the network, so that lstmprof can check results before timing.
 
-    Names and layout are PyTorch's: weight_ih_l0 (4·hidden, inputs), weight_hh_l0 (4·hidden,
-    hidden), bias_l0, … with gates in the order i f g o, and head (classes, hidden). Delete this
-    function if your network does not compute the workload's LSTM.
+    The weights have PyTorch's names and layout: weight_ih_l0 (4·hidden, inputs), weight_hh_l0
+    (4·hidden, hidden), bias_l0, … with gates in the order i f g o, and head (classes, hidden).
+    Delete this function if your network does not compute the workload's LSTM.
     """
     with torch.no_grad():
         for name, parameter in network.named_parameters():

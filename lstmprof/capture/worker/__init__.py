@@ -1,12 +1,10 @@
 """The worker: the child process that times and profiles one implementation.
 
-It needs only the standard library, NumPy and the framework, in Python 3.7 syntax. Its modules, in
-the order in which they are used:
+The worker needs only Python 3.7, NumPy and the framework. Modules in the order of use:
 
 ::
 
     __main__ ─ machine ─ loops ─ timing ─ profiling ─ metadata ─▶ result.json
 
-``machine`` reads and measures the machine. ``loops`` has one module per framework, ``profilers``
-one per profiler.
+``loops`` has one module per framework, ``profilers`` has one module per profiler.
 """

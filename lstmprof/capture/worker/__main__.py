@@ -59,13 +59,14 @@ PROVIDED_BY = {
 NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
 
 
-#: XLA's flag that turns CUDA graphs off; the first versions with the flag: older versions abort.
+#: XLA's flag whose empty value turns CUDA graphs off.
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
+#: Framework -> package with XLA, first version that knows the flag (older versions abort).
 XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 16))}
 
 
 def main(arguments: List[str]) -> int:
-    """Run the request in a file; end if the parent process ends."""
+    """Run the request in the file ``arguments[0]``; end if the parent process ends."""
     # if nsys is the parent, end when lstmprof closes the FIFO in ``arguments[2]``
     if len(arguments) > 2:
         host.end_with(arguments[2])
@@ -83,7 +84,7 @@ def main(arguments: List[str]) -> int:
 
 
 def _report_to_stdout(mark: str) -> Report:
-    """Keep stdout for progress; all other output goes to the log."""
+    """Return a function that prints progress; send all other output to the log."""
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -111,7 +112,7 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
 
 
 def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
-    """Time and profile; return the content of result.json."""
+    """Time and profile the implementation; return the content of result.json."""
     turn = timing.turn_of(request, report)
     if turn is not None:
         turn()
@@ -159,14 +160,13 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
 
 
 def _leave_out(row: Implementation) -> None:
-    """Leave out the framework's optional imports, which take time."""
-    # an import of a module that is None in sys.modules fails at once
+    """Block the framework's optional imports, which take time."""
+    # map the modules to None in ``sys.modules``, so that their import fails at once
     for name in (row.framework, row.library):
         sys.modules.update(dict.fromkeys(NOT_NEEDED.get(name or "", ())))  # type: ignore[arg-type]
 
 
 def _computes_workload(request: CaptureRequest, device: str, report: Report) -> Optional[bool]:
-    """Return whether the user's file computes the workload; None without a file."""
     if request.file is None:
         return None
     from lstmprof.capture.worker.checked_file import computes_workload
@@ -190,7 +190,7 @@ def run_passes(
     ranges = profiling.nvtx_ranges() or profiling.no_ranges
     step, users = functools.partial(trainer.step, ranges), request.file is not None
     loop = timing.Loop(step, trainer.loss, trainer.device_ns, users=users)
-    # skip the CPUs' energy if workers take turns, because the energy includes all workers
+    # skip the CPUs' energy if workers take turns, because a reading would include all workers
     energy = meters.Meters(device) if turn is None else meters.Meters(device, powercap="")
     counts = meters.StepCounts(ranges)
     most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
@@ -273,15 +273,15 @@ def _take_cpus(request: CaptureRequest) -> Cpus:
 
 
 def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
-    """Return environment variables that a framework reads only at its import."""
+    """Return the environment variables to set before the framework's import."""
     variables = {}
     if framework == "tensorflow" and not request.onednn:
         variables["TF_ENABLE_ONEDNN_OPTS"] = "0"
     on_gpu = request.device != "cpu"
-    # set a workspace, without which deterministic cuBLAS matmuls raise an error
+    # set cuBLAS's workspace size, which PyTorch requires for deterministic matmuls
     if framework == "torch" and request.deterministic and on_gpu:
         variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    # turn CUDA graphs off, because XLA does not replay command buffers under a profiler
+    # turn CUDA graphs off, because XLA does not replay CUDA graphs under a profiler
     if on_gpu and not request.cuda_graph and _makes_command_buffers(request, framework):
         given = os.environ.get("XLA_FLAGS", "")
         variables["XLA_FLAGS"] = (
@@ -310,7 +310,7 @@ def explained(error: Exception, era: str = "") -> List[str]:
         if era:
             remedy = "use --era {} instead of that Python".format(era)
         return ["{} is not installed in {}".format(error.name, sys.executable), remedy]
-    # Inductor's InvalidCxxCompiler, perhaps inside another error
+    # recognise Inductor's InvalidCxxCompiler, which may be inside another error
     if "No working C++ compiler" in str(error):
         return [
             "torch.compile found no C++ compiler",
@@ -318,7 +318,7 @@ def explained(error: Exception, era: str = "") -> List[str]:
         ]
     if "Failed to find C compiler" in str(error):  # triton/runtime/build.py
         return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
-    # oneDNN's message for a bfloat16 LSTM on a CPU without AVX-512
+    # recognise oneDNN's error for a bfloat16 LSTM on a CPU without AVX-512
     if "could not create a primitive" in str(error):
         fault = "oneDNN cannot compute in this precision on this CPU: " + _first_line(error)
         return [fault, "use --no-onednn, or another --precision"]
@@ -335,7 +335,6 @@ def _first_line(error: Exception) -> str:
 
 
 def _is_import_error(error: Exception) -> bool:
-    """Return whether the error was raised during an import."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_name == "<module>":
@@ -353,7 +352,6 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def process(arguments: List[str]) -> int:
-    """Run ``main`` without automatic garbage collection."""
     gc.disable()
     code = main(arguments)
     gc.freeze()

@@ -1,8 +1,7 @@
-"""Check that a user's file computes its workload, against the float64 reference.
+"""Check a user's network against the float64 reference of the workload.
 
-The check compares loss, outputs and gradients of one step of a small network. To find out which
-parameter holds which shared weight, it loads weights whose values are their own numbers (1, 2, 3,
-…).
+The check compares loss, outputs and gradients of one small step. Loading the weights 1, 2, 3, …
+shows which parameter of the network contains which weight of the workload.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from lstmprof.capture.worker import reference
 from lstmprof.capture.worker.users_file import UsersFile
 from lstmprof.workloads import Batch, Workload
 
-#: Largest error, relative to the largest element; the tests of implementations allow as much.
+#: Largest allowed error, relative to the largest element, as in the tests of implementations.
 TOLERANCE = 1e-4
 SEED = 5
 NO_CLAIM = "has no load(), so its results were not checked against the reference"
@@ -29,7 +28,7 @@ Arrays = Dict[str, Any]
 def computes_workload(
     file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]
 ) -> bool:
-    """Return whether a file has ``load``; raise CaptureError if its results then differ."""
+    """Return False for a file without ``load``; raise CaptureError if results differ."""
     if not file.claims:
         report("{} {}".format(file.file.file_name, NO_CLAIM))
         return False
@@ -37,12 +36,11 @@ def computes_workload(
     worst, error = max(errors.items(), key=lambda item: item[1])
     if not error <= TOLERANCE:
         raise CaptureError(
-            "{} has load(), so it must compute the workload's {}, but its {} differs from the "
-            "float64 reference by {:.2g} of the largest element".format(
+            "{} does not compute the workload's {}: the {} differs from the float64 reference by "
+            "{:.2g} times the reference's largest element".format(
                 file.file.file_name, workload.cell, worst, error
             ),
-            "correct the network or load(); delete load() if the network is not the workload's "
-            "network",
+            "correct the network or load(); delete load() if you do not want this check",
         )
     report(
         "{} matches the float64 reference: loss, outputs and {} gradients within {:.1g}".format(
@@ -53,7 +51,7 @@ def computes_workload(
 
 
 def small(workload: Workload) -> Workload:
-    """Return the workload with small sizes that all differ."""
+    """Return the workload with small sizes that differ from each other."""
     ctc = workload.loss == "ctc"
     sizes: Dict[str, Any] = {
         "hidden": 8,
@@ -100,7 +98,7 @@ def _error(value: Any, right: Any) -> float:
 
 
 def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
-    """Return which element of the shared weights each parameter's element is."""
+    """Return which elements of the weights each parameter of the network contains."""
     first, second = (_loaded(file, workload, factor) for factor in (1, 2))
     element_numbers = []
     for (name, numbers), doubled in zip(first.items(), second.values()):
@@ -113,13 +111,13 @@ def _element_numbers(file: UsersFile, workload: Workload) -> List[Any]:
                 ),
                 "only copy, transpose, split or reorder them",
             )
-        # element 3 of the shared weights is 3; the negated element 4 is -4; 0 is a constant zero
+        # write 3 for element 3 of the weights, -4 for the negated element 4, 0 for a constant zero
         element_numbers.append(elements)
     return element_numbers
 
 
 def _loaded(file: UsersFile, workload: Workload, factor: int) -> Arrays:
-    """Load weights with the values 1, 2, 3, … times a factor; return the parameters."""
+    """Load the weights 1, 2, 3, … times a factor; return the network's parameters."""
     weights, start = {}, 1
     for name, shape in workloads.parameter_shapes(workload).items():
         size = int(np.prod(shape))
@@ -136,7 +134,7 @@ def _count(workload: Workload) -> int:
 
 
 def _summed(gradients: Arrays, element_numbers: List[Any], workload: Workload) -> Arrays:
-    """Return the gradient of each shared weight, summed over parameters."""
+    """Sum the gradients of network parameters into gradients of the weights."""
     flat = np.zeros(_count(workload) + 1)
     for own, elements in zip(gradients.values(), element_numbers):
         gradient = np.asarray(own, np.float64) * np.sign(elements)

@@ -1,9 +1,7 @@
-"""Find the lines of a script on which its steps spend time, or wait, outside a framework.
+"""Find the lines of a script that wait, or that spend time outside a framework.
 
-In some steps after the measured ones, a second thread reads the training thread's stack every few
-milliseconds, and adds the time since the last sample to the line that it finds. The second thread
-needs the GIL: a call that keeps the GIL is sampled when it returns, with its whole time. Garbage
-collection keeps the GIL, too, so ``gc.callbacks`` times it.
+A second thread samples the training thread's stack every few milliseconds, in extra steps after the
+measured steps.
 """
 
 from __future__ import annotations
@@ -29,26 +27,28 @@ from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Set
 from lstmprof.base.package import FOLDER
 from lstmprof.capture.worker.machine.usage import active_ns, this_thread
 
-#: Seconds between samples; no round number, so that samples drift against periodic work.
+#: Seconds between samples: not a round number, so that samples do not coincide with periodic work.
 _PAUSE_S = 0.0031
-#: Seconds after which Python gives the GIL to another thread while lstmprof samples.
+#: Switch interval of Python's threads in seconds (sys.setswitchinterval) while lstmprof samples.
 _SWITCH_S = 0.0002
-#: Limits of steps and of ns at which sampling ends. Chosen by hand.
+#: Largest number of sampled steps, and ns after which sampling ends. Chosen by hand.
 MOST_STEPS, MOST_NS = 50, 500_000_000
-#: Fewest samples from which lines are reported. Chosen by hand.
+#: Smallest number of samples at which lstmprof reports lines. Chosen by hand.
 _LEAST_SAMPLES = 20
-#: Least share of the time for which a line is reported.
+#: Smallest share of the steps' time for which lstmprof reports a line.
 _LEAST_SHARE = 0.05
-#: Longest ns from the last sample to the step's end; after a longer time, a call kept the GIL.
+#: Longest ns after a step's last sample that are added to the next step's first sample.
+#: A longer time means that a call kept the GIL.
 _LONGEST_END_NS = 2e9 * _PAUSE_S
-#: Least blocked share of the time for which a line without a call waits. Chosen by hand.
+#: Smallest blocked share of a line's time at which lstmprof treats a line without a call as
+#: waiting. Chosen by hand.
 _WAITING_SHARE = 0.2
 _FRAMEWORKS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
 )
-#: Methods that wait for a tensor's value; the wait counts as the script's time.
+#: Methods that wait for a tensor's value. Their time counts as the script's, not the framework's.
 _VALUES = frozenset((".item", ".tolist", ".numpy", ".cpu"))
-#: Methods of files, queues and locks that wait; no framework has such methods.
+#: Blocking methods of files, queues and locks, which count as the script's, not a framework's.
 _WAITS = frozenset(
     (".write", ".flush", ".read", ".readline", ".get", ".put", ".wait", ".acquire", ".recv")
 )
@@ -58,10 +58,10 @@ _SYSTEM = frozenset(
         *("_thread", "_queue", "_socket"),
     )
 )
-#: Beginnings of statements that may block without a call.
+#: Beginnings of statements that may block although the line has no call.
 _WAITING_STATEMENTS = ("with ", "for ", "async with ", "async for ")
 _LOGS = frozenset((".debug", ".info", ".warning", ".error"))
-#: Methods of texts and containers, never of tensors, that tokenising and collating call.
+#: Methods of strings, lists and dicts, but not of tensors, that tokenisers and collators call.
 _TEXTS = frozenset(
     (
         *(".strip", ".lstrip", ".rstrip", ".lower", ".upper", ".casefold", ".join", ".startswith"),
@@ -77,16 +77,16 @@ _Stack = Tuple[_At, ...]
 
 
 class _Line(NamedTuple):
-    """A line of the script, or a whole function (its first line, without a call)."""
+    """A place where the script spends time: a line, or a whole function."""
 
     code: CodeType
-    line: int
-    call: Optional[str] = None
+    line: int  # for a whole function: the function's first line
+    call: Optional[str] = None  # name of the called function, if any
     beside: bool = False  # in another thread than the steps
 
 
 class LineSampler:
-    """Samples the call stack of the thread that creates it, during its steps."""
+    """Samples the call stack of the training thread, which must create this object."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -94,9 +94,9 @@ class LineSampler:
         self._shows_waits = active_ns(self._number) is not None
         # time of the last sample in this step, or None between steps
         self._since_ns: Optional[int] = None
-        # ns that the thread had run or waited for a CPU at the last sample, or 0 if unknown
+        # ns for which the thread had run or waited for a CPU by the last sample, or 0 if unknown
         self._active_since_ns = 0
-        # (wall ns, active ns) from the last step's last sample to the step's end
+        # (wall ns, active ns) from the previous step's last sample to that step's end
         self._end_ns = (0, 0)
         self._over = threading.Event()
         self._samples = 0
@@ -115,6 +115,7 @@ class LineSampler:
         """Run the sampling thread inside the ``with`` block."""
         usual = sys.getswitchinterval()
         thread = threading.Thread(target=self._sample_often, name="lstmprof lines", daemon=True)
+        # time the garbage collector, which keeps the GIL and thus stops the sampling thread
         gc.callbacks.append(self._time_collection)
         sys.setswitchinterval(_SWITCH_S)
         thread.start()
@@ -129,7 +130,7 @@ class LineSampler:
 
     @contextlib.contextmanager
     def in_step(self) -> Iterator[None]:
-        """Count the block as one step; the sampler takes samples only in steps."""
+        """Sample inside the ``with`` block, and count the block as one step."""
         end_ns, end_active_ns = self._end_ns
         self._active_since_ns = self._active_ns() - end_active_ns
         began_ns = time.perf_counter_ns()
@@ -159,9 +160,10 @@ class LineSampler:
             self._since_ns = now_ns = time.perf_counter_ns()
             self._samples += 1
             stack = self._stack(frame)
+            # add all time since the last sample, because a call that keeps the GIL delays samples
             self._spent[stack] += now_ns - since_ns
             self._note_trees(frame, now_ns - since_ns)
-            # sample a framework's threads, too, to find the line that makes batches, as in tf.data
+            # also sample threads in which a framework calls the script, such as tf.data for batches
             for thread, frame in frames.items():
                 if thread not in (own, self._thread) and _is_called_by_framework(frame):
                     self._beside[self._stack(frame)] += now_ns - since_ns
@@ -171,7 +173,7 @@ class LineSampler:
                 self._active_since_ns = ran_ns
 
     def _stack(self, frame: Optional[FrameType]) -> _Stack:
-        """Return the innermost frames, up to the first frame of the user's code."""
+        """Return the frames from the innermost outwards, ending at the user's code."""
         stack: List[_At] = []
         while frame is not None:
             stack.append((frame.f_code, frame.f_lasti))
@@ -182,7 +184,7 @@ class LineSampler:
         return tuple(stack)
 
     def _note_trees(self, frame: Optional[FrameType], ns: int) -> None:
-        """Note recursive functions that visit a tree, as a Tree-LSTM does."""
+        """Add ``ns`` to each running function; find recursion over a tree (Tree-LSTM)."""
         frames: List[FrameType] = []
         while frame is not None:
             code = frame.f_code
@@ -194,17 +196,16 @@ class LineSampler:
         shared = len(list(pairs))
         caller = frames[shared - 1].f_code if shared else None
         later = (frames[shared:], self._frames[shared:])
-        # note a recursive function: two samples show different inner calls of the same caller
+        # one invocation made two recursive calls, one per sample: the function visits a tree
         if caller and all(caller in [each.f_code for each in part] for part in later):
             self._trees.add(caller)
         self._frames = frames
 
     def facts(self) -> Dict[str, Any]:
-        """Return what run.json says about the script's lines and functions."""
         return {"script_lines": self.lines(), "script_tree": self._tree()}
 
     def _tree(self) -> Optional[Dict[str, Any]]:
-        """Return the slowest function that visits a tree."""
+        """Describe the function that visits a tree and takes the most time, for run.json."""
         code = max(self._trees, key=self._within.__getitem__, default=None)
         if code is None:
             return None
@@ -224,7 +225,7 @@ class LineSampler:
             self._collecting_ns += time.perf_counter_ns() - self._collection_ns
 
     def lines(self) -> Optional[List[Dict[str, Any]]]:
-        """Return the lines with the largest shares of the steps' time."""
+        """Return the lines with a large share of the steps' time, the largest first."""
         if self._samples < _LEAST_SAMPLES or not self._ns:
             return None
         waited: Counter[_Line] = collections.Counter()
@@ -239,7 +240,7 @@ class LineSampler:
     def _lines_of(
         self, stacks: Counter[_Stack], waited: Optional[Counter[_Line]]
     ) -> Counter[_Line]:
-        """Return line or function -> ns spent; add the ns that it waited to ``waited``."""
+        """Sum up the ns of each line or function, and add the ns of waits to ``waited``."""
         spent: Counter[_Line] = collections.Counter()
         impure: Set[CodeType] = set()  # the script's functions that call a framework
         for stack, ns in stacks.items():
@@ -295,7 +296,7 @@ def _is_called_by_framework(frame: Optional[FrameType]) -> bool:
 
 
 def _may_wait(line: _Line, is_innermost: bool) -> bool:
-    """Return whether the script, not a framework, may wait at this line."""
+    """Return whether the script itself may block at this line, as in ``open``."""
     if not is_innermost:
         return True
     if line.call is None:
@@ -303,16 +304,16 @@ def _may_wait(line: _Line, is_innermost: bool) -> bool:
         return text.startswith(_WAITING_STATEMENTS)
     if line.call in _WAITS or line.call in ("open", "input", "print"):
         return True
-    # count only system modules: an unknown function may belong to a framework
+    # count only calls to system modules, because an unknown function may be a framework's
     return line.call.partition(".")[0] in _SYSTEM
 
 
 def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
-    """Return whether a called function may belong to a framework."""
+    """Return whether ``call`` may be the name of a framework's function."""
     if call is None or call in _VALUES:
         return False
     if call.startswith("."):
-        # a method of an unknown object: Python code would have a frame that shows the package
+        # a method of an unknown object without a frame of its own is C code, perhaps a framework's
         return is_innermost and call not in _WAITS | _LOGS
     return call.partition(".")[0] in _FRAMEWORKS
 
@@ -338,7 +339,7 @@ _OURS = os.path.join(FOLDER, "")
 
 
 def _is_framework(code: CodeType) -> bool:
-    """Return whether code is a framework's, or lstmprof's wrapper around it."""
+    """Return whether code is a framework's, or lstmprof's wrapper around a framework."""
     return _package(code.co_filename) in _FRAMEWORKS or code.co_filename.startswith(_OURS)
 
 
@@ -383,7 +384,7 @@ def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
 
 
 def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
-    """Return the expression that an instruction evaluates, if it is known."""
+    """Return the syntax tree of the expression that an instruction evaluates."""
     line = end = _line_at(code, last)
     columns: Any = (None, None)
     if hasattr(code, "co_positions"):  # Python 3.11: columns are known
@@ -398,7 +399,7 @@ def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
             encoded[-1] = encoded[-1][: columns[1]]
             encoded[0] = encoded[0][columns[0] :]
             return ast.parse("(" + b"".join(encoded).decode() + ")", mode="eval").body
-        # Python 3.10 and older do not know a call's columns: take the only call on the line
+        # without columns (before Python 3.11), return the line's call if there is only one
         calls = [n for n in ast.walk(ast.parse(text[0].strip())) if isinstance(n, ast.Call)]
         return calls[0] if len(calls) == 1 else None
     return None

@@ -94,7 +94,6 @@ def _version(package: str) -> Any:
 
 
 def packages() -> Optional[Dict[str, Any]]:
-    """Return every installed package with its version."""
     try:
         from importlib import metadata
     except ImportError:  # Python 3.7

@@ -1,8 +1,8 @@
-"""The ranges of a step, the discarded session, and the profiler's file.
+"""The ranges of a step, the discarded first session, and the profiler's file.
 
-Timed and profiled steps have NVTX ranges; profiled steps also have ranges of the profiler. An NVTX
-range costs about 0.1 µs if no tool is attached (measured). The range ``program`` is the call of a
-compiled function until its result is available.
+Timed and profiled steps have NVTX ranges. Profiled steps also have ranges of the profiler. An NVTX
+range costs about 0.1 µs if no tool is attached (measured). The range ``program`` lasts from the
+call of a compiled function until its result is available.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ranges = Callable[[str], ContextManager[Any]]
 
 
 class DomainRange:
-    """One named NVTX range, which may be entered again."""
+    """An NVTX range that can be entered many times."""
 
     __slots__ = ("_attributes", "_pop", "_push")
 
@@ -43,12 +43,12 @@ class DomainRange:
 
 
 def nvtx_ranges() -> Optional[Ranges]:
-    """Return a function that makes NVTX ranges, from the package nvtx or torch."""
+    """Return a function that opens NVTX ranges with the package nvtx or torch."""
     return domain_ranges() or _torch_ranges()
 
 
 def domain_ranges() -> Optional[Ranges]:
-    """Return a function that makes NVTX ranges in lstmprof's domain."""
+    """Return a function that opens NVTX ranges in lstmprof's domain."""
     try:
         import nvtx
     except ImportError:
@@ -60,12 +60,12 @@ def domain_ranges() -> Optional[Ranges]:
 
 @functools.lru_cache(maxsize=None)
 def _domain(nvtx: Any) -> Any:
-    """Return lstmprof's NVTX domain, even if nvtx would return a dummy domain."""
-    # nsys 2022.4 says that it ignores the domain; nvtx 0.2.13+ then returns a dummy domain
+    """Return lstmprof's NVTX domain, not the dummy domain that nvtx may return."""
+    # nvtx 0.2.13+ returns a dummy domain under nsys 2022.4, although nsys records real domains
     domain = nvtx.get_domain(DOMAIN)
     if type(domain).__name__ != "DummyDomain" or TOOL not in os.environ:
         return domain
-    # create the domain anyway, as ``Domain.__new__`` in nvtx/_lib/lib.pyx does: nsys records it
+    # create a real domain, as ``Domain.__new__`` in nvtx/_lib/lib.pyx does
     lib = sys.modules[type(domain).__module__]
     try:
         wanted = object.__new__(lib.Domain)
@@ -77,18 +77,16 @@ def _domain(nvtx: Any) -> Any:
 
 
 def _torch_ranges() -> Optional[Ranges]:
-    """Return a function that makes torch's NVTX ranges, which have no domain."""
+    """Return a function that opens torch's NVTX ranges, which have no domain."""
     nvtx = getattr(getattr(sys.modules.get("torch"), "cuda", None), "nvtx", None)
     library = getattr(nvtx, "_nvtx", None)
-    # return None for torch's placeholder, which only raises errors
+    # return None if torch is built without CUDA: its NVTX functions only raise errors
     if library is None or hasattr(library, "_fail"):
         return None
     return functools.partial(_TorchRange, nvtx)
 
 
 class _TorchRange:
-    """One NVTX range that torch's functions open and close."""
-
     def __init__(self, nvtx: Any, name: str) -> None:
         self._nvtx, self._name = nvtx, name
 
@@ -100,7 +98,7 @@ class _TorchRange:
 
 
 class _NvtxRanges(Dict[str, DomainRange]):
-    """Name -> NVTX range; the ranges of a step are created in advance."""
+    """Name -> NVTX range; the ranges in ``NAMES`` exist from the beginning."""
 
     def __init__(self, domain: Any) -> None:
         super().__init__({name: DomainRange(domain, name) for name in NAMES})
@@ -116,7 +114,7 @@ def no_ranges(name: str) -> ContextManager[Any]:
 
 
 def both(outer: Ranges, inner: Ranges) -> Ranges:
-    """Return a function that opens two ranges of the same name, one inside the other."""
+    """Return a function that opens a range of ``inner`` inside a range of ``outer``."""
 
     @contextlib.contextmanager
     def entered(name: str) -> Any:
@@ -127,7 +125,7 @@ def both(outer: Ranges, inner: Ranges) -> Ranges:
 
 
 def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
-    """Return the words of the first pair (needle, words) whose needle is in the file."""
+    """Return the words paired with the first needle that the file contains."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for needle, words in needles:
             if content.find(needle.encode()) >= 0:
@@ -143,13 +141,14 @@ def compressed(path: str, place: str) -> str:
     return place
 
 
-#: Length of the first session, which is discarded: its steps are slow (torch 2.13, TF 2.21).
+#: Time in ns of the first profiler session, which is discarded because its steps are slow
+#: (torch 2.13, TF 2.21).
 THROWAWAY_NS = 500_000_000
 THROWAWAY_STEPS = 100
 
 
 def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
-    """Yield the numbers of ``steps`` discarded steps, and of up to 100 more within 0.5 s."""
+    """Yield the numbers of discarded steps: ``steps``, and up to 100 more in 0.5 s."""
     start_ns = clock()
     for number in range(steps + THROWAWAY_STEPS):
         if number >= steps and clock() - start_ns >= THROWAWAY_NS:

@@ -1,15 +1,6 @@
-"""The reference networks: forward and backward pass through time, in float64 NumPy.
+"""Reference networks: forward and backward pass through time, in float64 NumPy.
 
-The head (output layer) gets the last time step of every direction, or every time step. Without a
-head, the outputs of the network are those of the last recurrent layer. Sequences of variable length
-are computed one at a time, cut to their length, so no mask is needed that could be wrong. CTC is
-computed by forward and backward sums over the extended targets, in log space (A. Graves et al.,
-"Connectionist temporal classification" (2006), equations 6–16). Its blank is class 0, and its loss
-is the mean over sequences.
-
-The cells; W, U and b contain the gates in this order:
-
-::
+W, U and b contain the gates in the order of the left sides (GRU: r, z, n)::
 
     lstm   i, f, g, o = W x_t + U h_{t−1} + b
            c_t = σ(f) c_{t−1} + σ(i) tanh(g)
@@ -18,9 +9,6 @@ The cells; W, U and b contain the gates in this order:
            n = tanh(W x_t + b + r (U h_{t−1}))
            h_t = (1 − z) n + z h_{t−1}
     rnn    h_t = tanh(W x_t + U h_{t−1} + b)
-
-In the backward pass, a cell returns for each step the gradients of W x + b, of U h, and of h and c
-before the step.
 """
 
 from __future__ import annotations
@@ -37,7 +25,7 @@ Array = Any  # of float64
 
 @dataclass(frozen=True)
 class DirectionTrace:
-    """What the backward pass of one direction needs, in the direction's time order."""
+    """Values that a direction's backward pass needs; the first processed step is first."""
 
     inputs: Array
     steps: List[Tuple[Array, ...]]  # what the cell keeps for each step
@@ -49,7 +37,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """Return (next h, next c, values for the backward pass); x is W x_t + b, u is U h."""
+    """Compute an LSTM step from x = W x_t + b and u = U h; return (h, c, saved values)."""
     i, f, g, o = np.split(x + u, 4, axis=1)
     i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
     following = f * c + i * g
@@ -180,7 +168,8 @@ def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> Ref
 
 
 def _parts(workload: Workload, batch: Batch) -> List[Tuple[slice, slice]]:
-    """Return the (time, batch) slices to compute separately."""
+    """Return (time, batch) slices: one per sequence if lengths vary, else one."""
+    # compute sequences of different lengths one at a time, because a mask could be wrong
     if not workload.variable_length:
         return [(slice(None), slice(None))]
     lengths = np.asarray(batch.lengths).tolist()
@@ -220,7 +209,6 @@ def _forward(
 
 
 def _rows(x: Array) -> Array:
-    """Flatten all axes but the last: (time, batch, width) -> (time·batch, width)."""
     return x.reshape(-1, x.shape[-1])
 
 
@@ -276,14 +264,17 @@ def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
 
 
 def _sequence_ctc(scores: Array, target: Array) -> Tuple[float, Array]:
-    """Return −log p(target), and p(class | target) (time, classes), of log probabilities."""
-    # write a blank before, between and after the labels
+    """Return CTC's loss −log p(target), and p(class | target) as (time, classes).
+
+    A. Graves et al., "Connectionist temporal classification" (2006), equations 6–16.
+    """
+    # write a blank (class 0) before, between and after the labels
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target
     alpha = _path_sums(scores, spelled)
-    # alpha + beta counts the score of step t twice, so ``share`` subtracts the score once
     beta = _path_sums(scores[::-1], spelled[::-1])[::-1, ::-1]
     likelihood = np.logaddexp(alpha[-1, -1], alpha[-1, -2])
+    # subtract each step's score once, because alpha and beta both contain the score
     share = np.exp(alpha + beta - scores[:, spelled] - likelihood)
     occupancy = np.zeros_like(scores)
     where: Any = (slice(None), spelled)
@@ -292,7 +283,7 @@ def _sequence_ctc(scores: Array, target: Array) -> Tuple[float, Array]:
 
 
 def _path_sums(scores: Array, spelled: Array) -> Array:
-    """Return CTC's forward sums: log p (time, symbols) of the paths to a symbol."""
+    """Return CTC's forward variables: log p of all paths to (time, symbol)."""
     sums = np.full((len(scores), len(spelled)), -np.inf)
     sums[0, :2] = scores[0, spelled[:2]]
     may_skip = np.zeros(len(spelled), bool)

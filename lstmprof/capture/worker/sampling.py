@@ -1,7 +1,7 @@
-"""Run steps without a profiler while another process samples their call stacks.
+"""Run steps without a profiler while py-spy or perf samples the call stacks.
 
-py-spy stops the worker for each sample; with perf, the kernel interrupts it. Neither adds time to a
-step between samples. Stacks are stored as for flame graphs, one per line:
+py-spy pauses the worker for each sample, and perf interrupts the worker in the kernel. The output
+has one stack per line, in the format of flame graphs:
 ``thread;outermost;…;innermost count``.
 """
 
@@ -24,13 +24,15 @@ from typing import IO, Any, Callable, Counter, Dict, Iterable, List, Optional, T
 from lstmprof.capture.request import PERF, PY_SPY, CaptureRequest
 from lstmprof.capture.worker.profiling import compressed
 
-#: Code that lets another process attach to this one under Yama's ptrace_scope 1 (linux/prctl.h).
+#: Operation of prctl(2) that lets a given process attach to this process, even if Yama's
+#: ptrace_scope is 1 (linux/prctl.h).
 PR_SET_PTRACER = 0x59616D61
 #: Samples per second; a prime number, so that sampling does not keep pace with the steps.
 RATE_HZ = 197
-#: Bytes of the stack that perf copies per sample, to find the frames later.
+#: Bytes of the stack that perf copies per sample, to unwind the frames later.
 STACK_BYTES = 16384
-#: Extra seconds for a sampler: py-spy reads the symbols of every library first.
+#: Seconds that a sampler may need besides the sampling time, because py-spy first reads the symbols
+#: of every library.
 PATIENCE_S = 120.0
 
 #: File in which oneDNN names its generated code: ``start length name`` per line (perf's format).
@@ -107,7 +109,7 @@ def _stepped(
     sampler = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         ctypes.CDLL(None).prctl(PR_SET_PTRACER, sampler.pid, 0, 0, 0)
-        # let the sampler use all CPUs, not only the worker's CPUs
+        # let the sampler use the parent process's CPUs, not only the worker's CPUs
         with contextlib.suppress(OSError):
             os.sched_setaffinity(sampler.pid, os.sched_getaffinity(os.getppid()))
         steps, deadline = 0, time.monotonic() + patience_s
@@ -121,7 +123,7 @@ def _stepped(
 
 
 def _name_generated_code(stacks: str, map_path: str) -> None:
-    """Replace addresses of generated code by names."""
+    """Replace the addresses of generated code by names in the file ``stacks``."""
     try:
         with open(map_path, encoding="utf-8", errors="replace") as lines:
             names = generated(lines)
@@ -185,7 +187,7 @@ def _collapse(binary: str, data: str, place: str) -> None:
 
 
 def collapsed(lines: Iterable[str]) -> Counter[str]:
-    """Count the stacks in ``perf script``: ``{"thread (7): main;f": 3}``."""
+    """Count the stacks in perf script's output: ``{"thread (7): main;f": 3}``."""
     counts: Counter[str] = collections.Counter()
     thread = ""
     frames: List[str] = []

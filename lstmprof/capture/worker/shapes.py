@@ -1,8 +1,8 @@
 """Input shapes of the ops of one step, recorded apart from the profile.
 
-Recording them slows a Python loop of small ops (by 35 to 101 % with flops, torch 2.13 on a CPU). So
-they come from one more step, or from the framework's compiled graph. Source of TensorFlow's
-fusions: grappler/optimizers/remapper.cc.
+Recording shapes slows a Python loop of small ops (by 35 to 101 % with flops, torch 2.13 on a CPU).
+The shapes therefore come from one more step, or from the framework's compiled graph. The rules for
+TensorFlow's fusions come from grappler/optimizers/remapper.cc.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OpInputs = Tuple[str, List[Any], List[str]]
 #: An op's name, shapes and element types of the inputs, and number of the step.
 StepInputs = Tuple[str, List[Any], List[str], int]
 FILE = "shapes.json"
-#: Suffix of a node's name if TensorFlow may fuse the preceding matmul into the node.
+#: Suffix of a node's name, to name the matmul that TensorFlow may fuse into the node.
 FUSED = ":_FusedMatMul"
 #: Types of ops into which TensorFlow fuses a matmul.
 FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu")
@@ -54,7 +54,7 @@ def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optiona
 
 
 def inputs_of(nodes: Iterable[Any], batch: Optional[int] = None) -> Iterator[OpInputs]:
-    """Yield the input shapes of each node and of a matmul fused into it."""
+    """Yield the input shapes of each node, and of a matmul fused into the node."""
     for op in nodes:
         yield _inputs(op, op.name, batch)
         product = _fused_product(op)
@@ -77,14 +77,14 @@ def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
 def _inputs(op: Any, name: str, batch: Optional[int]) -> OpInputs:
     if "while" not in getattr(getattr(op, "graph", None), "name", ""):
         batch = None  # elsewhere, a reshape may have joined batch and time
-    # placeholders of a condition have no ``inputs`` in TensorFlow 2.8
+    # assume no inputs for a condition's placeholder, which lacks ``inputs`` in TensorFlow 2.8
     inputs = getattr(op, "inputs", ())
     tensors = [(_static(each.shape, batch), each.dtype.base_dtype.name) for each in inputs]
     return inputs_of_tensors(name, tensors)
 
 
 def _fused_product(op: Any) -> Optional[Any]:
-    """Return the matmul whose result a bias addition or activation uses."""
+    """Return the matmul that TensorFlow may fuse into ``op``."""
     for _ in range(2):
         if op.type not in FUSED_INTO or not op.inputs:
             return None

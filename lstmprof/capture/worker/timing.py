@@ -1,8 +1,8 @@
 """Time each step with the host clock, without a profiler.
 
-A step ends with a synchronisation. Workers may take turns on one CPU, so that all see the same
-machine while its speed changes. To get its turn, a worker waits for a byte on stdin. The parent
-process sends it when all other workers wait, too.
+A step ends with a synchronisation. Workers may take turns on one CPU, so that changes of the CPU's
+speed affect all workers alike. A worker reads one byte from stdin to wait for its turn. The parent
+process writes this byte when all other workers wait, too.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from lstmprof.capture.worker.machine.usage import (
 Clock = Callable[[], int]
 Turn = Callable[[], None]
 
-#: Length of a turn; a turn has all iterations that begin within this time, at least one.
+#: Time in ns after which a turn begins no further iteration.
 TURN_NS = 20_000_000
-#: Least time between progress lines, because printing takes time on the measured machine.
+#: Shortest time in ns between progress lines, because printing takes time on the measured machine.
 REPORT_EVERY_NS = 1_000_000_000
 
-#: Fewest iterations for a median, however long they take.
+#: Smallest number of iterations to time, even if the time limit has passed.
 LEAST_ITERATIONS = 3
-#: Time under load until a GPU has raised its clocks. Chosen by hand.
+#: Shortest warm-up in ns, so that a GPU has time to raise its clocks. Chosen by hand.
 GPU_WARM_UP_NS = 500_000_000
 MOST_WARM_UP = 1000
 #: Largest number of iterations in a turn.
@@ -47,7 +47,7 @@ MOST_OF_TURN = 100
 class Iteration(NamedTuple):
     """One row of timings.parquet."""
 
-    # Iteration is a tuple, because a frozen dataclass takes five times as long to create
+    # use a tuple, because a frozen dataclass takes five times as long to create
     iteration: int
     warmup: bool
     after_profile: bool
@@ -61,7 +61,7 @@ class Iteration(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """The step to time, and functions that read its outcome afterwards."""
+    """The step to time, and functions that read the step's loss and device time."""
 
     step: Callable[[], Any]
     loss: Callable[[Any], float]
@@ -79,7 +79,7 @@ class Quota:
     least: int = LEAST_ITERATIONS
 
     def halves(self) -> Tuple[Quota, Quota]:
-        """Return the quotas before and after a profile."""
+        """Split the quota into the parts before and after the profile."""
         half_ns = None if self.most_ns is None else self.most_ns // 2
         return (
             Quota(-(-self.iterations // 2), half_ns, -(-self.least // 2)),
@@ -97,7 +97,7 @@ def timed(
     most_ns: Optional[int] = None,
     least: int = LEAST_ITERATIONS,
 ) -> List[Iteration]:
-    """Run and time steps; after ``most_ns``, stop if ``least`` are timed; return the rows."""
+    """Run and time steps; stop after ``most_ns``, but not before ``least`` steps."""
     rows: List[Iteration] = []
     began_ns = reported_ns = clock()
     step, usage = loop.step, loop.usage
@@ -126,7 +126,7 @@ def timed(
 def warmed(
     loop: Loop, count: int, least_ns: int, report: Callable[[str], None], clock: Clock
 ) -> List[Iteration]:
-    """Run ``count`` warm-up steps, and further ones until ``least_ns`` are over."""
+    """Run ``count`` warm-up steps, and more steps until ``least_ns`` have passed."""
     rows = timed(loop, count, 0, report, clock)
     left_ns = least_ns - sum(row.wall_ns for row in rows[1:])  # the first step compiles
     if left_ns <= 0:
@@ -143,7 +143,7 @@ def shared(
     clock: Clock,
     first: int = 0,
 ) -> List[Iteration]:
-    """Time iterations, in turns with other workers if there are any."""
+    """Time iterations; alternate with other workers if ``turn`` is given."""
     if turn is None:
         most_ns, least = share.most_ns, share.least
         return timed(loop, 0, share.iterations, report, clock, most_ns=most_ns, least=least)
@@ -153,7 +153,7 @@ def shared(
         own = timed(loop, 0, MOST_OF_TURN, report, clock, most_ns=TURN_NS, least=1)
         if len(own) > 1:
             own[0] = own[0]._replace(warmup=True)  # other workers have changed the caches
-        # number the turn, so that runs can be compared with other workers' turns of this number
+        # store the turn's number: turns with one number run shortly after each other in all workers
         rows = joined(rows, [row._replace(turn=first + number) for row in own])
         took_ns = sum(row.wall_ns for row in rows)
         if share.most_ns is not None and number + 1 >= share.least and took_ns >= share.most_ns:
@@ -174,13 +174,13 @@ def refuse_unless_finite(loss: float, number: int) -> None:
     if not math.isfinite(loss):
         raise CaptureError(
             "the loss of iteration {} is {}".format(number, loss),
-            "try another --seed or a smaller network; these times would be meaningless",
+            "try another --seed or a smaller network",
         )
 
 
 @contextlib.contextmanager
 def collector_frozen() -> Iterator[None]:
-    """Turn the garbage collector off."""
+    """Turn Python's garbage collector off inside the ``with`` block."""
     was_on = gc.isenabled()
     gc.collect()
     gc.freeze()  # exempt live objects from later collections

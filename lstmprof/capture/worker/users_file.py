@@ -1,23 +1,7 @@
-"""Load a user's file as an implementation, and show in which line of it an error occurred.
+"""Load a user's file as an implementation, and find the line of the file that failed.
 
-The file has
-
-``build(workload)``
-    Returns the network: a ``torch.nn.Module``; for TensorFlow a ``tf.Module`` or a Keras model; for
-    JAX a pair of its parameters, any tree of arrays, and a function of parameters and inputs.
-    The network is called with inputs, and with lengths (batch,) if the workload's length is
-    variable. It returns the outputs: (batch, classes), or such outputs for each time step
-    (``Workload.every_step``).
-``load(network, weights)``, optional
-    Sets the shared weights (names and layout of ``workloads.parameter_shapes``); for JAX it returns
-    the parameters. A file with ``load`` claims to compute the workload, which ``checked_file``
-    checks.
-``TIME_MAJOR``, optional
-    Whether inputs and outputs of every step are (time, batch, …); by default (batch, time, …).
-``FRAMEWORK``, optional
-    torch, tensorflow or jax, if the imports do not show it.
-
-Loss, loop, timing and optimizer are the same for all files, so a file has none of these.
+docs/own_code.md describes the file: ``build(workload)``, and optionally ``load(network, weights)``,
+``TIME_MAJOR`` and ``FRAMEWORK``.
 """
 
 from __future__ import annotations
@@ -55,7 +39,6 @@ class UsersFile:
         self.claims = callable(getattr(module, "load", None))
 
     def build(self, workload: Workload) -> Any:
-        """Build the user's network, and check its type."""
         self.seed()
         network = getattr(self.module, self.file.function)(workload)
         fault = self.fault(network)
@@ -67,10 +50,10 @@ class UsersFile:
         return network
 
     def seed(self) -> None:
-        """Seed the framework, so that ``build`` draws the same weights everywhere."""
+        """Seed the framework, so that ``build`` draws the same weights in all processes."""
 
     def fault(self, network: Any) -> Optional[str]:
-        """Say what is wrong with the network, such as ``a tuple, not …``."""
+        """Return what is wrong with the network, such as ``a tuple, not …``."""
         return None
 
     def load(self, network: Any, weights: Mapping[str, Any]) -> None:
@@ -86,11 +69,11 @@ class UsersFile:
         raise NotImplementedError
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """Compute the first step without the optimizer; ``batch`` has the file's layout."""
+        """Return loss, outputs and gradients; inputs and outputs have the file's layout."""
         raise NotImplementedError
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """Let a loss function also check the shape of the outputs."""
+        """Add a check of the outputs' shape to a loss function."""
 
         def loss_of_outputs(workload: Workload, outputs: Any, *others: Any, **named: Any) -> Any:
             self.refuse_unless_shaped(workload, outputs)
@@ -99,7 +82,6 @@ class UsersFile:
         return loss_of_outputs
 
     def refuse_unless_shaped(self, workload: Workload, outputs: Any) -> None:
-        """Raise CaptureError if the outputs have a wrong shape."""
         expected, words = self._expected_shape(workload)
         shape = getattr(outputs, "shape", None)
         if shape is None or tuple(shape) != expected:
@@ -112,10 +94,10 @@ class UsersFile:
             )
 
     def _advice(self, workload: Workload, shape: Optional[Any]) -> str:
-        """Advise what to change after a wrong shape."""
+        """Return what the user can change if the outputs have a wrong shape."""
         place = workload.time_steps, workload.batch
         begins = () if shape is None else tuple(shape)[:2]
-        # check whether the file has exchanged time and batch
+        # find out whether the outputs have time and batch in the wrong order
         turned = begins == (place[::-1] if self.TIME_MAJOR else place)
         if workload.every_step:
             mistaken = turned
@@ -185,7 +167,7 @@ def file_and_line(error: BaseException, file: ImplementationFile) -> str:
 
 
 def explained(error: Exception, file: ImplementationFile) -> List[str]:
-    """Explain an error as [fault with its line in the file, next step]."""
+    """Return two texts: the error with its place in the file, and what to do."""
     words = next((line for line in str(error).splitlines() if line.strip()), "")
     where = file_and_line(error, file)
     if isinstance(error, ModuleNotFoundError) and error.name:

@@ -1,1 +1,1 @@
-"""Commands that explain runs on the terminal: where their time goes, and why they are slow."""
+"""Commands that explain runs: breakdown, check, compare, demo, diagnose and history."""

@@ -1,6 +1,7 @@
-"""``lstmprof breakdown``: the breakdown of one run or many.
+"""``lstmprof breakdown``: the breakdown of one run or several runs.
 
-For a big profile, the breakdown of the first step is printed on stderr while the rest is read.
+For a large profile, ``FirstAnswers`` prints the first step on stderr before lstmprof reads the
+rest of the profile.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 TIMINGS = "timings"
 _TOP, _TOP_OF_ONE = 5, 20
-#: Fewest bytes of a profile whose first step is shown early; smaller profiles take 3 s to read.
+#: Smallest size in bytes of a profile whose first step lstmprof prints early.
+#: lstmprof reads smaller profiles in 3 s or less.
 LEAST_BYTES = 2**28
 #: Most devices whose first step is printed.
 _LANES_EACH = 2
@@ -43,15 +45,15 @@ _LANES_EACH = 2
     "--top",
     type=click.IntRange(0),
     metavar="N",
-    help=f"Rows per table; the ledger always has all rows.  [default: {_TOP}; {_TOP_OF_ONE} with "
-    "--table; all in JSON and CSV]",
+    help=f"Rows per table; --table ledger ignores this option.  [default: {_TOP}; {_TOP_OF_ONE} "
+    "with --table; all in JSON and CSV]",
 )
 @click.option(
     "--steps",
     type=click.Choice(STEPS),
     default=STEPS[0],
-    help="Show the clean step (without profiler overhead and outliers), or the mean of the "
-    "profiled steps. --table ledger always shows the profiled steps.",
+    help="Step to show: clean (without profiler overhead and outliers), or profiled (the mean of "
+    "the profiled steps). --table ledger ignores this option, and shows the profiled steps.",
 )
 @options.step_range
 @options.open_
@@ -110,7 +112,7 @@ def command(
 
 
 def _print_how_to_record(breakdowns: list[Breakdown], table: str | None) -> None:
-    """If a table is empty, print how to record what it needs."""
+    """Print how to record a table's data, for each run without rows in the table."""
     from lstmprof.breakdown.tables import table_of
 
     record = table_of(table).record if table and table in TABLES else ""
@@ -153,7 +155,7 @@ def _show(
 
 
 class FirstAnswers:
-    """Prints the first step of a large profile early, and checks it at the end."""
+    """Prints a large profile's first step early, and later checks the printed times."""
 
     def __init__(self, least_bytes: int = LEAST_BYTES) -> None:
         self._least_bytes = least_bytes
@@ -161,7 +163,7 @@ class FirstAnswers:
 
     def show_early(self, path: Path, name: str) -> None:
         """Print the breakdown of the first step before reading the rest of a profile."""
-        # import late, because importing profile readers takes long and stored runs do not need them
+        # import late, because the import is slow, and stored runs need no profile reader
         from lstmprof.breakdown.first_step import first_step
         from lstmprof.runs.border import border
 
@@ -177,7 +179,7 @@ class FirstAnswers:
                 options.say(line)
 
     def check(self, breakdowns: Sequence[Breakdown]) -> None:
-        """Tell the user to ignore the early first step if it was wrong."""
+        """Warn if the first step that was printed early differs from the whole profile."""
         if not self._shown_early:
             return
         from lstmprof.breakdown.first_step import matches
@@ -186,16 +188,16 @@ class FirstAnswers:
             first = self._shown_early.get(breakdown.run.name)
             if first and not matches(first, breakdown.ledger, breakdown.windows):
                 options.say(
-                    f"{breakdown.run.name}: ignore the times of the first step above; the "
-                    "complete file gives other times (see --table ledger)"
+                    f"{breakdown.run.name}: the times of the first step above are wrong; "
+                    "--table ledger shows the times from the complete file"
                 )
 
 
 def _first_step_lines(name: str, first: FirstStep) -> list[str]:
-    """Describe the first step of a run, with some lines per device."""
+    """Return the lines to print early about the first step of a large profile."""
     share = f"{first.read_bytes / first.file_bytes:.1%}".replace("%", " %")
     lines = [
-        f"{name}: the first step ({first.name}), read from the first {share} of the "
+        f"{name}: breakdown of the first step ({first.name}), after reading {share} of the "
         f"{file_size(first.file_bytes)} file; the breakdown of all steps follows"
     ]
     for lane in first.mean_steps[:_LANES_EACH]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     "fail_if",
     default=FAIL_IF,
     metavar="CONDITION",
-    help="Condition that fails the comparison: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', "
-    "or several joined by 'or'.",
+    help="Condition on the new run that makes the comparison fail: 'slower > 3 %', 'faster > "
+    "20 %', 'step > 12 ms', or several joined by 'or'.",
 )
 @options.formats(
     *("text", "json", "markdown"),

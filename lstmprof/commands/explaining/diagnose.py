@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice(CHANGES),
     metavar="NAME",
-    help="Estimate the step time without this cost, by a replay of the step's events. Repeat the "
-    f"option for more costs. Costs: {', '.join(CHANGES)}.",
+    help="Estimate how long the step would take without this cost. Repeat the option for more "
+    f"costs. Costs: {', '.join(CHANGES)}.",
 )
 @click.option(
     "--gemm-at-roofline",
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice(FORMS),
     metavar="FORM",
-    help="Estimate the step time with the recurrent layers as one layer op (layer) or as compiled "
-    "cells (compiled). Repeat the option for both.",
+    help="Estimate how long the step would take if each recurrent layer ran as one op (layer) or "
+    "as compiled cells (compiled). Repeat the option for both.",
 )
 @click.option(
     "--peaks",
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 @click.option(
     "--since",
     metavar="RUN",
-    help="Earlier run, recorded before a fix: compare the forecast gain of the fix with the real "
-    "gain.",
+    help="Run that you recorded before a fix. Compare the gain that lstmprof predicted for the fix "
+    "with the measured gain.",
 )
 @click.option(
     "--evidence", is_flag=True, help="Show the counts and the largest ops of each kind of time."
@@ -120,7 +120,7 @@ def command(
     wanted = DiagnosisOptions(without, gemm_at_roofline, limits, rank, device, forms)
     with options.leaving_out() as left_out:
         runs = options.runs_of_each(paths, left_out)
-        # Runs must be comparable if the user names every run.
+        # require comparable runs if every path is a single run
         named = len(runs) > 1 and all(len(path_runs) == 1 for path_runs in runs)
         tables = ("ledger", "collectives")
         breakdowns = options.broken_down(

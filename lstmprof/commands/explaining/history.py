@@ -86,7 +86,7 @@ def _show(series: Sequence[Series], by: str, format_: str) -> None:
         terminal.write_csv(rows.rows(), rows.columns)
     else:
         for of in series:
-            heads = [by, "run", ">ms per step", ">95 % interval", ">% of previous", "change"]
+            heads = [by, "run", ">ms per step", ">95 % interval", ">% of previous run", "change"]
             cells = [_cells(point, by) for point in of.points]
             terminal.write_table(of.sentence, heads, cells, crop="run", spare=("run",))
 

@@ -1,4 +1,4 @@
-"""``lstmprof attach``: profile a running training now, if lstmprof watches it."""
+"""``lstmprof attach``: profile a few steps of a running training that lstmprof watches."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _log_of(pid: int) -> Path:
 
 
 def _rows(pid: int, log: Path, seen: int) -> Iterator[dict[str, Any]]:
-    """Yield the requested profiles from the log of a process, until it ends."""
+    """Yield the log's entries about requested profiles, until the process ends."""
     with log.open(encoding="utf-8") as lines:
         lines.seek(seen)
         while True:

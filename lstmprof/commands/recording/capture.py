@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lstmprof.capture.harness.plan import Planned
     from lstmprof.capture.interpreters import Wish
 
-#: Field of a workload's size or data -> help of its option.
+#: Field of a workload, such as ``hidden`` -> help text of the field's option.
 _SIZES = {
     "layers": "Number of recurrent layers.",
     "hidden": "Units per layer and direction.",
@@ -66,7 +66,7 @@ def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
 
 
 def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
-    """Return options for the fields of a workload (``many``: also ``128,512``)."""
+    """Return options for the fields of a workload; ``many`` permits lists of sizes."""
     return (
         _size("layers", many=many),
         _size("hidden", many=many),
@@ -82,20 +82,21 @@ def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
         click.option(
             "--variable-length/--padded",
             default=None,
-            help="Pass the length of each sequence to the layers, or compute the padding, too.",
+            help="Pass the lengths of the sequences to the layers, which then skip the padding; or "
+            "let the layers process the padding as if it were data.",
         ),
         click.option(
             "--data",
             type=click.Path(exists=True, dir_okay=False, resolve_path=True),
             callback=plain_file,
             metavar="PATH",
-            help="Your copy of the data: a text file for ptb-large, imdb.npz for imdb-gru.  "
-            "[default: random data]",
+            help="File with the data set: a text file for workload ptb-large, imdb.npz for "
+            "workload imdb-gru.  [default: random data]",
         ),
     )
 
 
-#: Options of a single network, which take no lists of sizes.
+#: Options that describe a single network: each size is one number, not a list.
 WORKLOAD_OPTIONS = _workload_options(many=False)
 _RUN_OPTIONS = (
     click.option(
@@ -103,15 +104,16 @@ _RUN_OPTIONS = (
         type=click.IntRange(1),
         default=CaptureRequest.iterations,
         metavar="N",
-        help="Timed iterations, summed over all rounds. If several captures take turns: number of "
-        "turns; a turn runs the iterations that begin within 20 ms (at least one).",
+        help="Timed iterations in all rounds together. If lstmprof times several implementations "
+        "in turns on a CPU, N is the number of turns of each implementation; a turn lasts up to "
+        "20 ms, or one iteration if an iteration takes longer.",
     ),
     click.option(
         "--timing-seconds",
         "timing_s",
         type=click.FloatRange(0, min_open=True),
         metavar="SECONDS",
-        help="Stop timing a round after this time, but not before 3 iterations.  "
+        help="Stop timing each round after this time, but run at least 3 iterations per round.  "
         "[default: no limit]",
     ),
     click.option(
@@ -150,7 +152,8 @@ _RUN_OPTIONS = (
         "--threads",
         type=click.IntRange(1),
         metavar="N",
-        help="CPU threads.  [default: 1 on a CPU; on a GPU, all that the process may use]",
+        help="Number of CPU threads.  [default: 1 on a CPU; on a GPU, one per CPU that the process "
+        "may use]",
     ),
     click.option(
         "--cuda-graph",
@@ -181,23 +184,23 @@ _RUN_OPTIONS = (
     click.option(
         "--python",
         metavar="PYTHON",
-        help="Interpreter that runs the implementation; it needs NumPy and the framework.  "
+        help="Python interpreter with NumPy and the framework, to run the implementation.  "
         "[default: lstmprof's own]",
     ),
     click.option(
         "--era",
         metavar="NAME",
         shell_complete=completion.eras,
-        help="Environment with an old framework version, like torch-1.4.0, and with the packages "
-        "and Python for this version; 'lstmprof list eras' shows all.",
+        help="Install an old framework version, like torch-1.4.0, and its dependencies into a "
+        "separate environment, and capture there; 'lstmprof list eras' shows all.",
     ),
     click.option(
         "--with",
         "packages",
         multiple=True,
         metavar="SPEC",
-        help="Environment with this package, like torch==2.4.1, and its dependencies. Repeat the "
-        "option for more packages.",
+        help="Install this package, like torch==2.4.1, and its dependencies into a separate "
+        "environment, and capture there. Repeat the option for more packages.",
     ),
     click.option(
         "--peaks/--no-peaks",
@@ -243,7 +246,6 @@ _RUN_OPTIONS = (
 
 
 def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
-    """Return a decorator that adds options to a click command."""
     return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
 
 
@@ -265,8 +267,9 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     default=(NAMED[0].name,),
     metavar="NAME",
     shell_complete=completion.workloads,
-    help="Network and data ('lstmprof list workloads' shows all), or a pattern. Repeat the option "
-    "for more. The next options override fields of the workload.",
+    help="Name of a workload (a network and its data; 'lstmprof list workloads' shows all), or a "
+    "pattern of names. Repeat the option for more workloads. The options listed from --layers to "
+    "--data change the workload.",
 )
 @with_options(_workload_options(many=True))
 @with_options(_RUN_OPTIONS)
@@ -283,8 +286,9 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     "--rounds",
     type=click.IntRange(1),
     metavar="N",
-    help="Number of rounds: new processes that share the iterations. Several implementations "
-    f"take turns.  [default: {ROUNDS}, or the number of iterations if that is lower]",
+    help="Number of rounds. Each round is a new process that runs its part of the iterations. If "
+    "you capture several implementations, their rounds alternate.  "
+    f"[default: {ROUNDS}, or the number of iterations if there are fewer than {ROUNDS}]",
 )
 @click.option(
     "--versions",
@@ -363,7 +367,7 @@ def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloa
 
 
 def _wish(options: dict[str, Any]) -> Wish:
-    """Take the wanted Python and package versions out of ``options``."""
+    """Return the wanted Python and packages; remove these entries from ``options``."""
     from lstmprof.capture.interpreters import Wish
 
     versions = options.pop("versions") or ""

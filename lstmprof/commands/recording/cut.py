@@ -130,7 +130,7 @@ def _as_kineto(breakdown: Breakdown, events: EventTable, cut: Cut, path: str, ou
 
 
 def _over_the_edge(cut: Cut, *, is_json: bool) -> str:
-    """Say how many kept events cross the border of the chosen time."""
+    """Return a note on kept events that begin or end outside the kept range."""
     crossing = f"kept uncut: {cut.crossing:,} events that begin or end outside the kept range"
     if not is_json:
         return crossing

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Seconds between lines of progress if the output is a file or pipe.
 _PRINT_EVERY_S = 10.0
-#: Most skipped runs that are named; more are only counted.
+#: Largest number of skipped runs to name; more runs are only counted.
 _MOST_SKIPPED = 8
 
 
@@ -37,7 +37,8 @@ _MOST_SKIPPED = 8
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Processes that read profiles in parallel.  [default: one per CPU if that is faster]",
+    help="Processes that read profiles in parallel.  [default: 1 for small profiles, else one per "
+    "CPU]",
 )
 @click.option(
     "--scheduler",

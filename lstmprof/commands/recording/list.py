@@ -130,16 +130,16 @@ def _show_overview() -> None:
     """Print one row per family of implementations, and the commands that show more."""
     terminal.write_table(
         "Implementations by family (details: lstmprof list torch)",
-        ["family", ">rows", "runs here", "names"],
+        ["family", ">count", "runs here", "names"],
         [_family_cells(family, _chosen(family)) for family in FAMILIES],
         crop="names",
     )
     terminal.write_table(
         "",
-        ["more", ">rows", "command", "example"],
+        ["more", ">count", "command", "example"],
         [
             ["workloads", str(len(NAMED)), "lstmprof list workloads", NAMED[0].name],
-            ["eras", str(len(eras.TABLE)), "lstmprof list eras", eras.TABLE[0].name],
+            ["eras (old versions)", str(len(eras.TABLE)), "lstmprof list eras", eras.TABLE[0].name],
             ["systems that lstmprof cannot run", str(len(NOT_RUN)), "lstmprof list systems", ""],
             ["all tables", "", "lstmprof list --all", ""],
         ],
@@ -155,7 +155,7 @@ def _family_cells(family: str, rows: Sequence[Implementation]) -> list[str]:
 def _show(what: str | None, implementations: Sequence[Implementation]) -> None:
     if what not in ("workloads", "systems", "eras"):
         terminal.write_table(
-            "Implementations",
+            "Implementations (form: separate ops in a loop, one op per cell, or one op per layer)",
             ["name", "framework", "form", "runs here", "description"],
             [[i.name, i.framework, _form(i), here(i), i.summary] for i in implementations],
             crop="description",
@@ -197,7 +197,11 @@ def _refusals(implementations: Sequence[Implementation]) -> list[list[str]]:
     used = dict.fromkeys(row.framework for row in implementations)
     shared = [(f"all of {name}", FRAMEWORKS[name]) for name in FRAMEWORKS if name in used]
     own = [(row.name, row.refuses) for row in implementations]
-    return [[who, what, why] for who, refuses in shared + own for what, why in refuses.items()]
+    return [
+        [who, what.replace(" of ", " with "), why]
+        for who, refuses in shared + own
+        for what, why in refuses.items()
+    ]
 
 
 def _workload_cells(w: Workload) -> list[str]:

@@ -29,26 +29,26 @@ if TYPE_CHECKING:
     "--device",
     shell_complete=completion.devices,
     metavar="NAME",
-    help=f"Device: auto, cpu, cuda or cuda:N.  [default: {CaptureRequest.device}, or the device of "
-    "--like]",
+    help=f"Device: auto, cpu, cuda or cuda:N.  [default: {CaptureRequest.device}; with --like, "
+    "the run's device]",
 )
 @click.option(
     "--precision",
     type=click.Choice(PRECISIONS),
-    help=f"Arithmetic precision.  [default: {CaptureRequest.precision}, or the precision of "
-    "--like]",
+    help=f"Arithmetic precision.  [default: {CaptureRequest.precision}; with --like, the run's "
+    "precision]",
 )
 @click.option(
     "--mode",
     type=click.Choice(MODES),
-    help=f"Run training steps, or inference.  [default: {CaptureRequest.mode}, or the mode of "
-    "--like]",
+    help=f"Run training steps, or inference.  [default: {CaptureRequest.mode}; with --like, the "
+    "run's mode]",
 )
 @click.option(
     "--threads",
     type=click.IntRange(1),
     metavar="N",
-    help="CPU threads.  [default: as in lstmprof capture, or as in the run of --like]",
+    help="CPU threads.  [default: as in lstmprof capture; with --like, as in the run]",
 )
 @click.option(
     "--impl",
@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     show_default=False,
     metavar="NAME",
     shell_complete=completion.implementations,
-    help="Implementation, a pattern, or your own file. Repeat the option for more.  [default: all]",
+    help="Implementation, a pattern like 'torch-*', or your own file, like mymodel.py:build. "
+    "Repeat the option for more.  [default: all]",
 )
 @click.option("--quick", is_flag=True, help="Time one round only (a minute or two).")
 @click.option(

@@ -24,7 +24,7 @@ class _RunCommand(click.Command):
     """The command ``run``, whose last arguments belong to the user's script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse options; those after ``-m MODULE`` or a launcher belong to the script."""
+        """Parse options; unknown options after ``-m`` or a launcher go to the script."""
         try:
             return super().parse_args(ctx, list(args))
         except click.NoSuchOption as error:
@@ -77,7 +77,8 @@ def _is_launcher(word: str) -> bool:
 @click.option(
     "--step-function",
     metavar="[MODULE:]NAME",
-    help="Function that runs one step per call, in the script or in a module that it imports.",
+    help="Function that runs one step per call: NAME in the script, or MODULE:NAME in a module "
+    "that the script imports.",
 )
 @click.option(
     "--framework",
@@ -102,14 +103,14 @@ def _is_launcher(word: str) -> bool:
 @click.option(
     "--compare-with",
     metavar="RUN",
-    help="Earlier run, recorded before a fix: at the end, compare the forecast gain of the fix "
-    "with the real gain.",
+    help="Run that you recorded before a fix. At the end, compare the gain that lstmprof predicted "
+    "for the fix with the measured gain.",
 )
 @click.option(
     "--watch",
     is_flag=True,
-    help="Time every step until the script ends. Profile steps if they take 1.3× as long as "
-    "typical steps.",
+    help="Time every step until the script ends. Start another profile if steps become 1.3× as "
+    "long as typical steps.",
 )
 @click.option("--quiet", is_flag=True, help="Do not print the verdict at the end.")
 def command(script: tuple[str, ...], module: str | None, out: str, **flags: Any) -> int:

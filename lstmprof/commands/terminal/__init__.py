@@ -1,7 +1,7 @@
-"""Print rows as tables for people, and as JSON or CSV for programs. Nothing is computed here.
+"""Print rows as tables for people, and as JSON or CSV for programs.
 
-Names come from profiles, so markup in them is not interpreted and control characters are removed.
-Bars, colours and line breaks between words are for terminals only, not for pipes and files.
+Names in rows come from profiles, so control characters are removed and markup stays plain text.
+Pipes and files get no bars and no colours; titles and verdicts wrap at ``PIPED`` characters there.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ _SHORTEST, _LONGEST = 8, 30
 _BLOCK = "█"
 #: Width of the output to a pipe or file, in characters.
 PIPED = 100
-#: Spaces between columns; least width of names before lstmprof omits columns instead.
+#: Number of spaces between columns, and least width of shortened names; lstmprof omits columns
+#: before names become narrower.
 _SPACE, _LEAST_NAME = 2, 32
 #: Width below which headers say "fast" and "slow" instead of the runs' names.
 _NARROW = 100
-#: Indentation of wrapped lines; a fake line inside a name is visible by this indentation.
+#: Indentation of wrapped lines, so that no long name can imitate a new line of output.
 _CONTINUED = "    "
 #: Character -> replacement if the output's encoding, such as ASCII, lacks the character.
 _NEAREST = str.maketrans(
     {"–": "-", "−": "-", "…": "~", "×": "x", "µ": "u", "±": "+-", "→": "->", "²": "2"}
 )
 
-#: Beginnings of texts that a spreadsheet runs as a formula.
+#: First characters of texts that a spreadsheet would run as formulas.
 _RUN_BY_SPREADSHEETS = tuple("=+-@＝＋－＠")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?").fullmatch
 
@@ -55,7 +56,7 @@ class Bars:
 
 
 def write_json(value: Any, out: TextIO | None = None) -> None:
-    """Print JSON; unknown numbers are null, and control characters escaped."""
+    """Print JSON, and escape control characters."""
     out = out or sys.stdout
     plain = not (out.encoding or "utf-8").lower().startswith("utf")
     written = json.JSONEncoder(indent=1, ensure_ascii=plain, allow_nan=False).iterencode(value)
@@ -184,7 +185,7 @@ def _shorten(
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
-    """Draw one bar per row; values other than zero have at least 1/8 character."""
+    """Draw one bar per row; bars of nonzero values are at least 1/8 character long."""
     from rich.bar import Bar
 
     values = [value or 0.0 for value in bars.values]
@@ -248,19 +249,19 @@ def _indented(text: str) -> str:
 
 
 def wrapped(head: str, text: str) -> list[str]:
-    """Break ``text`` into lines, all beside ``head``."""
+    """Break ``text`` into lines that all begin right of ``head``."""
     from lstmprof.diagnose.verdict import verdict_text
 
     return verdict_text.wrapped(spoken(head), spoken(one_line(text)), "", None, console().width)
 
 
 def write_under(head: str, text: str) -> None:
-    """Print ``head`` in bold, then ``text`` beside it in several lines."""
+    """Print ``head`` in bold, and wrapped ``text`` to the right of ``head``."""
     write_lines(wrapped(head, text), bold=len(head))
 
 
 def write_lines(lines: Sequence[str], *, bold: int) -> None:
-    """Print lines as they are, the first characters in bold."""
+    """Print lines without wrapping, the first ``bold`` characters in bold."""
     from rich.text import Text
 
     words = Text(spoken("\n".join(map(_indented, lines))))
@@ -278,7 +279,6 @@ def console(least: int = 0) -> Any:
 
 
 def narrow() -> bool:
-    """Return whether stdout is a narrow terminal."""
     return bool(sys.stdout.isatty() and console().width < _NARROW)
 
 

@@ -1,6 +1,6 @@
-"""The text of ``lstmprof breakdown``: times, where the step goes, the largest kernels, warnings.
+"""The text of ``lstmprof breakdown``: step times, parts of the step, kernels, warnings.
 
-A lane is one device of one rank.
+A lane is a CPU or a device of one rank, such as ``device 0 of rank 3``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from lstmprof.commands.terminal import tables, timings, warned
 
 #: Decimals of times in milliseconds: three show microseconds.
 _DIGITS = 3
-#: Most devices of all ranks that get a table each; more devices are rows of a single table.
+#: Largest number of lanes that each get a table; more lanes are rows of a single table.
 _LANES_EACH = 3
-#: Share of activities with a launch or an op below which a line warns. Chosen by hand.
+#: Smallest share of activities with a launch call, or op, without a warning.
+#: Chosen by hand.
 _MOST_LINKED = 0.9
-#: Most parts of a step that have a row, and the least share of the step for a row.
+#: Largest number of parts that get a row, and smallest share that gets a row.
 _PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
-#: Least share of some step for which a part of the breakdown has a column.
+#: Smallest share of any step for which a part of the breakdown gets a column.
 _LEAST_COLUMN_SHARE = 0.02
 _OTHER_WORK, _OTHER_IDLE = "other busy", "other idle"
 
@@ -49,12 +50,11 @@ def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> No
 
 
 def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
-    """Print a table of each run, with at most ``top`` rows."""
     if name == "timings":
         timings.show(breakdowns, statistics=True)
         if not any(breakdown.timings for breakdown in breakdowns):
             terminal.write_line(
-                "no step was timed without a profiler; lstmprof capture and lstmprof run time some"
+                "no step was timed without a profiler; record with lstmprof capture or lstmprof run"
             )
         return
     for breakdown in sorted(breakdowns, key=timings.step_ns):
@@ -63,7 +63,7 @@ def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
             if name == "layers" and not breakdown.table(name).num_rows and _omits_ops(breakdown):
                 terminal.write_line(
                     "TensorFlow does not record CPU ops shorter than about 3 µs (8,000 cycles), so "
-                    "layers of small cells may be missing here"
+                    "this table may lack layers with small cells"
                 )
             continue
         steps = breakdown.steps(profiled=True)
@@ -80,7 +80,7 @@ def _omits_ops(breakdown: Breakdown) -> bool:
 
 
 def show_end(breakdowns: Sequence[Breakdown]) -> None:
-    """Print the machine's disturbances, warnings and useful options, once for all runs."""
+    """Print lost time, missing links, warnings and useful options, after all runs."""
     for breakdown in breakdowns:
         t = breakdown.timings
         lost = t and lost_in_words(t.lost_ns, t.step_ns, t.cpu_share, t.preemptions)
@@ -108,7 +108,7 @@ def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
 
 
 def _shown_parts(step: MeanStep) -> list[Part]:
-    """Return the parts of a step, with the small ones in two sums: busy and idle."""
+    """Join the small busy parts of a step, and the small idle parts (``3 other parts``)."""
     by_size = sorted(step.parts, key=lambda part: -part[2])
     least_ns = _LEAST_SHARE * step.total_ns
     large = {part[:2] for part in by_size[:_PARTS] if part[2] >= least_ns}
@@ -136,14 +136,19 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
     lengths = [*(max(ns, 0) for _, _, ns in parts), None]  # the last row is the sum, without a bar
     terminal.write_table(
         _heading(breakdown, step),
-        ["", "part", ">ms", ">of step" if has_steps(breakdown) else ">of profile"],
+        [
+            "",
+            "work or cause of idling",
+            ">ms",
+            ">of step" if has_steps(breakdown) else ">of profile",
+        ],
         rows,
         bars=terminal.Bars(lengths, [*colours, ""]),
     )
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """Return a line of warning unless most activities have a launch call and an op."""
+    """Warn if over 10 % of the GPU activities have no known launch call, or no known op."""
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
@@ -152,13 +157,13 @@ def _linked(breakdown: Breakdown) -> list[str]:
         return []
     launched, issued = map(percent, shares)
     return [
-        f"{launched} of {links.activities:,} GPU activities have a launch call in the profile, and "
-        f"{issued} have a framework op"
+        f"{launched} of {links.activities:,} GPU activities are linked to a launch call, and "
+        f"{issued} to a framework op"
     ]
 
 
 def has_steps(breakdown: Breakdown) -> bool:
-    """Return whether the profile has step markers; without, it counts as one step."""
+    """Return whether the profile has step markers (else the whole profile is one step)."""
     return any(window.step is not None for window in breakdown.windows)
 
 
@@ -219,18 +224,17 @@ def _row_name(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) 
 
 
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
-    """Return the title of a table with one row per step."""
     title = "time per step in ms" if marked else "time of the whole profile in ms"
     if all(step.clean for step in steps):
         recorded = all(step.recording is not None for step in steps)
         title += f", without outliers{' and profiler overhead' if recorded else ''}"
-    return f"{title}: busy time by part, all idle time, idle time by cause"
+    return f"{title} (columns: busy time by part, all idle time, idle time by cause)"
 
 
 def show_lanes(
     heading: str, of: str, lanes: Sequence[tuple[str, MeanStep]], *, marked: bool = True
 ) -> None:
-    """Print a table with one row per named mean step."""
+    """Print a table with one row per lane, from the lane's label and mean step."""
     steps = [step for _, step in lanes]
     busy, idle = (_columns(steps, state) for state in ("busy", "idle"))
     spare = (_OTHER_IDLE, _OTHER_WORK, *idle[::-1], *busy[::-1])
@@ -257,7 +261,7 @@ def show_lanes(
 
 
 def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
-    """Return the busy or idle parts that are large enough for a column."""
+    """Return the busy or idle parts that get a column, largest first."""
     shares: dict[str, float] = {}
     large = set()
     for step in steps:
@@ -269,7 +273,7 @@ def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
 
 
 def _cells(step: MeanStep, busy: Sequence[str], idle: Sequence[str], digits: int) -> list[str]:
-    """Return a row in ms: busy parts, other busy, all idle, idle parts, other idle, step."""
+    """Return the times in a lane's row, in ms and in the order of the columns."""
     ms = {(state, part): ns / step.steps / 1e6 for state, part, ns in step.parts}
     parts = []
     for state, named in (("busy", busy), ("idle", idle)):

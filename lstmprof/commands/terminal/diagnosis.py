@@ -1,10 +1,8 @@
-"""The text of ``lstmprof diagnose``: verdicts of at most eight lines, and details on request.
+"""The text of ``lstmprof diagnose``: a verdict of at most eight lines, and details on request.
 
 ::
 
     Diagnosis ─▶ Lines, the most important first ─▶ the first MOST_LINES lines ─▶ terminal
-
-``markdown`` returns one diagnosis as Markdown, for a pull request. Markup in names has no effect.
 """
 
 from __future__ import annotations
@@ -39,13 +37,13 @@ from lstmprof.diagnose.verdict.verdict_text import (
     worst_first,
 )
 
-#: Most diagnoses without a table; most diagnoses that are printed in full below a table.
+#: Largest number of diagnoses without a table, and of full diagnoses below a table.
 MANY, SHOWN = 6, 3
 
 
 @dataclass
 class _Labels:
-    """The labels of runs in messages."""
+    """The labels of the diagnosed runs, by profile: ``names[profile]``."""
 
     diagnoses: Sequence[Diagnosis]
     _label_of: dict[str, str] = field(default_factory=dict)
@@ -60,7 +58,6 @@ class _Labels:
 
 
 def show(diagnosis: Diagnosis) -> None:
-    """Print one verdict."""
     show_all([diagnosis])
 
 
@@ -97,7 +94,7 @@ def show_all(
 
 
 def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
-    """Print a table of diagnoses per baseline."""
+    """Print the diagnoses in tables, one table per baseline."""
     groups: dict[str, list[Diagnosis]] = {}
     for diagnosis in diagnoses:
         groups.setdefault(_group_title(diagnosis, names), []).append(diagnosis)
@@ -115,7 +112,6 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 
 
 def _group_title(diagnosis: Diagnosis, names: _Labels) -> str:
-    """Return the title of a table: the runs' conditions, and their baseline."""
     if diagnosis.fast is None:
         return "no baseline: no other run has the same workload, mode, precision and device"
     took = diagnosis.verdict.baseline_ms
@@ -153,7 +149,7 @@ def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
 
 
 def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
-    """Print how much time each run lost to other processes and threads of the machine."""
+    """Print the time that each run lost to other processes and threads of the machine."""
     runs = {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p is not None}
     lost = [
         f"run '{names[profile]}': {text}" if len(runs) > 1 else text
@@ -164,7 +160,7 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
         terminal.write_under("Lost time: ", text)
     if len(lost) > SHOWN:
         more = number_of(len(lost) - SHOWN, "other run", "other runs")
-        terminal.write_under("Lost time: ", f"{more} lost time, too")
+        terminal.write_under("Lost time: ", f"also in {more}")
 
 
 def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
@@ -192,7 +188,7 @@ def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
 
 
 def markdown(diagnosis: Diagnosis) -> str:
-    """Write a diagnosis in Markdown."""
+    """Return a diagnosis as Markdown for a pull request; escape markup in names."""
     lines = [f"**{escaped(diagnosis.sentence)}**"]
     doubts = [f"- recording: {escaped(text)}" for text in diagnosis.lacking]
     doubts += [f"- warning: {escaped(text)}" for text in diagnosis.warnings]

@@ -26,18 +26,18 @@ from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.diagnose.verdict.sentences import roofline_sentence
 
-#: Number of diagnoses whose evidence is printed.
+#: Number of findings whose evidence is printed.
 _WITH_EVIDENCE = 3
 #: Most characters of a run's name in a column's header.
 _WIDTH = 28
 _OF_DIFFERENCE = ">of difference"
 _REACH_HEADS = ("busy with", ">ms", ">roofline ms", ">% of roofline")
-#: Most steps in "2 in 3 steps", the text for an op that runs in few steps.
+#: Largest number of steps in ``once in 3 steps``, the text for a rare op.
 _MOST_STEPS = 100_000
 
 
 def show_waterfall(diagnosis: Diagnosis) -> None:
-    """Print how two steps differ, with a row per kind of time."""
+    """Print the waterfall: the difference of two steps, by kind of time."""
     terminal.write_line()
     rows = waterfall_rows(diagnosis.differences)
     colours = [terminal.ORANGE if d.delta_ns > 0 else terminal.BLUE for d in rows]
@@ -52,7 +52,7 @@ def show_waterfall(diagnosis: Diagnosis) -> None:
 
 
 def show_findings(diagnosis: Diagnosis) -> None:
-    """Print each large finding, the first ones with evidence."""
+    """Print the large findings, and the evidence of the first ``_WITH_EVIDENCE`` findings."""
     for place, explained in enumerate(large_findings(diagnosis)):
         _show_finding(diagnosis, explained, evidence=place < _WITH_EVIDENCE)
 
@@ -74,7 +74,6 @@ def show_roofline(limit: Roofline) -> None:
 
 
 def large_findings(diagnosis: Diagnosis) -> list[Explained]:
-    """Return the findings that explain at least 5 % of the time."""
     return [e for e in diagnosis.shown if abs(e.finding.share or 0) >= ADVISED_SHARE]
 
 
@@ -92,7 +91,7 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
 
 
 def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
-    """Return the names of the fast run (empty if None) and the slow run, for headers."""
+    """Return the headers for the fast run ("" if there is none) and for the slow run."""
     if diagnosis.fast is None:
         return "", cropped(diagnosis.slow.name, _WIDTH)
     if narrow:
@@ -107,7 +106,6 @@ def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
 
 
 def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
-    """Return one row per kind of time, and their sum."""
     rows = waterfall_rows(diagnosis.differences)
     columns = [[d.fast_ns for d in rows], [d.slow_ns for d in rows], [d.delta_ns for d in rows]]
     whole = sum(columns[2])
@@ -127,7 +125,7 @@ def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
 
 
 def waterfall_rows(rows: Sequence[Difference]) -> list[Difference]:
-    """Return the differences of at least 5 % of the total, and the sum of the smaller ones."""
+    """Join the differences below 5 % of the total: ``4 smaller differences``."""
     least = ADVISED_SHARE * max(abs(sum(d.delta_ns for d in rows)), 1)
     large = [d for d in rows if abs(d.delta_ns) >= least]
     small = [d for d in rows if abs(d.delta_ns) < least]
@@ -142,13 +140,11 @@ def _signed(number: str) -> str:
 
 
 def evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
-    """Return the headers of a table of evidence: "evidence" and the runs."""
     fast, slow = _names(diagnosis, narrow)
     return ["evidence", f">{fast}", f">{slow}"] if fast else ["evidence", f">{slow}"]
 
 
 def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
-    """Return rows with a finding's counts and largest ops."""
     cells = [_count_cells(change, finding.slow.per_step) for change in worth_a_line(finding)]
     if finding.largest:
         by = "op or range" if finding.slow.device is None else "kernel or op"
@@ -160,7 +156,7 @@ def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
 
 
 def _spent(ns: int, calls: float) -> str:
-    """Describe time and calls per step: ``3.2 ms in 20 calls``, ``3.2 ms, 2 in 3 steps``."""
+    """Describe an op's time and calls: ``3.2 ms in 20 calls``, ``3.2 ms, once in 3 steps``."""
     if 0 < calls < 1:
         times = Fraction(calls).limit_denominator(_MOST_STEPS)
         often = "once" if times.numerator == 1 else count(times.numerator)

@@ -15,9 +15,9 @@ from lstmprof.commands import terminal
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
 
-#: Columns whose texts are shortened if a line is too long.
+#: Columns whose texts lstmprof shortens to fit a line.
 _LONG = ("name", "rule", "op", "within")
-#: Columns with names of the breakdown's parts, which ``PART_WORDS`` translates.
+#: Names of columns with parts, for which ``PART_WORDS`` has words for users.
 _PARTS = ("category", "part")
 #: Name of the column that a narrow terminal omits.
 _SPARE = "rule"
@@ -52,12 +52,12 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
     names = breakdown.kernels["name"].to_pylist()
     on_devices = "kernels and copies" if any(map(is_copy, names)) else "kernels"
     on_device = breakdown.kernels["device"].null_count < len(names)
-    what = on_devices if on_device else "ops by self time, without views and wrappers"
+    what = on_devices if on_device else "ops that compute, by self time"
     lanes_of = len(_rank_devices(breakdown.kernels))
     what += f" of {lanes_of} {'devices' if on_device else 'ranks'}" if lanes_of > 1 else ""
     hidden = everywhere.num_rows - len(rows)
     heads = [
-        *(">ms in all steps", ">share", ">calls", ">calls per step", ">mean µs"),
+        *(">ms in all steps", ">of total", ">calls", ">calls per step", ">mean µs"),
         *("category", "name"),
     ]
     unknown = {heads[i] for i in range(len(heads)) if all(row[i] == UNKNOWN for row in rows)}
@@ -73,12 +73,11 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
 
 
 def _rank_devices(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
-    # Avoid group_by, which would import Arrow's query engine.
+    # do not use group_by, because group_by imports Arrow's query engine
     return set(zip(*(kernels[name].to_pylist() for name in ("rank", "device")), strict=True))
 
 
 def _summed_over_devices(kernels: pa.Table) -> pa.Table:
-    """Sum each kernel over all ranks and devices."""
     if len(_rank_devices(kernels)) < 2:
         return kernels
     sums = [("total_ns", "sum"), ("count", "sum")]
@@ -100,7 +99,6 @@ def _summed_over_devices(kernels: pa.Table) -> pa.Table:
 
 
 def show_table(breakdown: Breakdown, name: str, top: int) -> None:
-    """Print the first rows of a table."""
     table, everything = TABLES[name], breakdown.table(name)
     rows = everything.slice(0, top).to_pylist()
     columns = {column.name: column for column in table.columns}
@@ -109,7 +107,7 @@ def show_table(breakdown: Breakdown, name: str, top: int) -> None:
     hidden = everything.num_rows - len(rows)
     more = f" ({hidden:,} more with --top N)" if hidden else ""
     terminal.write_table(
-        f"{breakdown.run.name}: {name}: {table.meaning}{more}",
+        f"{breakdown.run.name}, table {name}: {table.meaning}{more}",
         [head for head, _ in cells] if rows else ["the profile has no rows for this table"],
         [list(row) for row in zip(*(texts for _, texts in cells), strict=True)],
         crop=tuple(column.name for column in shown if column.name in _LONG),

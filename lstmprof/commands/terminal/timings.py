@@ -18,6 +18,8 @@ _STATISTICS = (">mean ± std ms", ">p95 ms")
 def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
     """Print the step times of each group of comparable runs."""
     slowdown = compared(breakdowns)
+    title = "Time per step"
+    title += " (step ms leaves out outliers; mean, std and p95 do not)" if statistics else ""
     for group in comparable(breakdowns):
         order = sorted(group, key=lambda i: step_ns(breakdowns[i]))
         names = labels_of([breakdowns[i] for i in order])
@@ -33,7 +35,7 @@ def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
         left_out = left_out if len(order) > 1 else (*left_out, ">vs. fastest")
         shown = [i for i, head in enumerate(heads) if head not in left_out]
         terminal.write_table(
-            f"Time per step: {conditions(breakdowns[order[0]].run.info)}",
+            f"{title}: {conditions(breakdowns[order[0]].run.info)}",
             [heads[i] for i in shown],
             [[row[i] for i in shown] for row in rows],
             crop="run",
@@ -76,12 +78,11 @@ def conditions(info: RunInfo) -> str:
 
 
 def step_ns(breakdown: Breakdown) -> float:
-    """Return the length of the clean step, or 0, as a sort key."""
+    """Return the time per step without outliers, or 0 for a run without timings."""
     return breakdown.timings.step_ns if breakdown.timings else 0.0
 
 
 def labels_of(breakdowns: list[Breakdown]) -> list[str]:
-    """Return one label per run."""
     short = [breakdown.run.info.called for breakdown in breakdowns]
     return labels([breakdown.run.name for breakdown in breakdowns], short)
 

@@ -1,4 +1,4 @@
-"""Print warnings about several runs: each kind of warning once, however many runs have it."""
+"""Print each kind of warning once, with the names of the runs that have the warning."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from lstmprof.base.numbers import listed
 from lstmprof.breakdown.lacks import NOTE
 from lstmprof.commands import terminal
 
-#: Most lines of warnings; more are replaced by a line per kind.
+#: Largest number of lines of warnings. One line with the kinds replaces longer texts.
 _LINES = 3
 _HEAD = "Warning: "
-#: Number of runs that a warning names after the first run.
+#: Number of further runs that a warning names if the warning concerns over four runs.
 _NAMED = 2
 
 #: A warning: (kind, name of the run, sentence).
@@ -19,7 +19,7 @@ Warned = tuple[str, str, str]
 
 
 def show(warnings: Iterable[Warned], *, named: bool = True, full: bool = False, see: str) -> None:
-    """Print one sentence per warning, or only the kinds if there are too many."""
+    """Print one sentence per kind of warning, or only the kinds if there are many lines."""
     warnings = list(dict.fromkeys(warnings))
     texts = [terminal.wrapped(_HEAD, line) for line in lines_by_kind(warnings, named=named)]
     if full or sum(map(len, texts)) <= _LINES:
@@ -34,7 +34,7 @@ def show(warnings: Iterable[Warned], *, named: bool = True, full: bool = False, 
 
 
 def lines_by_kind(warnings: Iterable[Warned], *, named: bool = True) -> list[str]:
-    """Return one line per kind of warning, with the names of the runs that have it."""
+    """Return one line per kind of warning, with the names of the affected runs."""
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for kind, run, sentence in warnings:
         alike = (kind, sentence if kind == NOTE else "")

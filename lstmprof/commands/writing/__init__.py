@@ -1,1 +1,1 @@
-"""Commands that write runs in another form: pages, tables, files of other tools, answers to SQL."""
+"""Commands that write runs as pages, tables, files for other tools or answers to SQL."""

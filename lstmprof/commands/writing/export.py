@@ -31,8 +31,8 @@ from lstmprof.commands import completion, options
 @click.option(
     "--stack",
     type=click.Choice(STACKS),
-    help="Stacks of the flame graph: nn.Modules, Python frames, or ranges and ops.  [default: the "
-    "first of these in the profile; ops for two runs]",
+    help="Frames of the flame graph's stacks: nn.Modules, Python frames, or ranges and ops.  "
+    "[default: the first of the three that the profile has; ops if you export two runs]",
 )
 @options.step_range
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
@@ -48,11 +48,13 @@ def command(
 
     The Perfetto trace shows the profile's threads, devices, streams and counters, with arrows from
     launches to kernels. lstmprof adds tracks for steps, phases, busy and idle time by cause, queue
-    length and copy bandwidth. The flame graph shows host stacks, with their host time and the
-    device time of the kernels that they launched.
+    length and copy bandwidth. The speedscope file is a flame graph of host stacks, with their host
+    time and the device time of the kernels that they launched.
 
-    With OTHER, each file shows one clean step of both runs. In the Perfetto trace, the two steps
-    begin at the same time. The flame graph shows which stacks take longer in which run.
+    With OTHER, each file shows one step of PATH and one step of OTHER. If a profile has enough
+    steps, lstmprof first removes disturbances, such as delays by other processes. The two steps
+    begin at the same time in the Perfetto trace. The flame graph also shows which stacks take
+    longer in which run.
 
     PATH is a run or a profile, as for breakdown.
 

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 _INSTRUCTIONS = """\
 lstmprof explains why a training step of an LSTM takes as long as it does, and what to change.
-Record a run with a shell: `lstmprof run train.py` writes traces/train. Then call `verdict` on the
-run, apply its first fix, record the changed script under another name, and call `compare`: keep the
-fix only if the state is `pass`. The resource lstmprof://docs/agents.md describes the whole way."""
-#: Rows that a tool returns by default; a table may have millions.
+Record a run in a shell: `lstmprof run train.py` writes traces/train. Then call `verdict` on the
+run, and apply the first fix of the answer. Record the changed script under another name, and call
+`compare` on the two runs. Keep the fix only if the answer's state is `pass`. The resource
+lstmprof://docs/agents.md describes this procedure in detail."""
+#: Number of rows that a tool returns by default. A table may have millions of rows.
 _ROWS = 50
 
 
@@ -41,7 +42,6 @@ def command() -> int:
 
 
 def server() -> MCPServer:
-    """Make the server, with its tools and resources."""
     try:
         from mcp.server.mcpserver import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
@@ -50,7 +50,7 @@ def server() -> MCPServer:
         raise UsageError("the package mcp is missing", "pip install 'lstmprof[mcp]'") from None
 
     def answering(tool: Callable[..., Any]) -> Callable[..., Any]:
-        """Convert an error of a tool to ToolError, whose message agents can read."""
+        """Wrap ``tool`` so that agents can read the message of its errors (ToolError)."""
 
         @functools.wraps(tool)
         def answer(*args: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ from lstmprof.commands import completion, options, terminal
 if TYPE_CHECKING:
     from lstmprof.breakdown.sql import Answer
 
-#: Rows that are printed by default; all of these are in memory, to find the widest text.
+#: Number of rows printed by default, and kept in memory to find the widest text.
 _FOR_READING = 1000
 
 
@@ -80,7 +80,6 @@ def command(
 
 
 def _show(rows: Answer, limit: int) -> None:
-    """Print the first ``limit`` rows as a table."""
     texts = rows.texts()
     shown = list(itertools.islice(texts, limit))
     terminal.write_table("", rows.headings(), shown, crop=rows.long())
@@ -91,7 +90,7 @@ def _show(rows: Answer, limit: int) -> None:
 
 
 class _Rows(list[Any]):
-    """An iterator over rows that passes as a list, as the JSON encoder needs."""
+    """An iterator in the form of a list, because the JSON encoder accepts no iterator."""
 
     def __init__(self, rows: Iterable[Any]) -> None:
         rows = iter(rows)

@@ -1,4 +1,4 @@
-"""``lstmprof table``: print a table of runs for a paper, whose rows and columns are settings."""
+"""``lstmprof table``: print runs for a paper, with settings as rows and columns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lstmprof.commands import completion, options, terminal
     metavar="NAMES",
     help="Settings that identify a row, separated by commas: implementation, label, workload, "
     "precision, mode, device, threads, layers, hidden, batch, time-steps, features, cell, "
-    "framework, version, run.  [default: implementation, and each setting that differs between "
-    "runs in one table cell]",
+    "framework, version, run.  [default: implementation, and further settings until each table "
+    "cell has one run]",
 )
 @click.option(
     "--columns",
@@ -29,9 +29,10 @@ from lstmprof.commands import completion, options, terminal
     "--value",
     default="step ± interval, slowdown",
     metavar="NAMES",
-    help="Values in a table cell, separated by commas: step, step ± interval (or +-), median, "
-    "mean ± std, slowdown, samples/s, first step. Median and mean are of the timed iterations; "
-    "step is the clean step.",
+    help="Comma-separated list of the values to show in each table cell: step, step ± interval, "
+    "median, mean ± std, slowdown, samples/s, first step. You can write +- for ±. Median and mean "
+    "are over the timed iterations. Step is the time of a step without profiler overhead and "
+    "outliers.",
 )
 @options.formats(
     *("markdown", "latex", "csv", "html"),

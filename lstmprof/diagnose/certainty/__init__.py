@@ -1,7 +1,7 @@
-"""Decide how certain a diagnosis is, and whether it may name a cause.
+"""Decide how certain a diagnosis is, and whether the diagnosis may name a cause.
 
-Counts of calls are certain without timing. The slow run is surely slower if the whole 95 % interval
-of the ratio is above 1.02. A doubt of unknown size lowers the certainty to ``likely``.
+The levels are measured, likely and unknown. A doubt lowers the level:
+``Certainty("likely", ("a GPU may have done unrecorded work",))``.
 """
 
 from __future__ import annotations
@@ -44,34 +44,33 @@ from lstmprof.events.annotate import OWN_CODE
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
-#: Smallest share that a cause must explain: of the time between two runs, or of a single run's
-#: step. Chosen by hand.
+#: Smallest share of the step, or of the difference between two steps, that known causes must
+#: explain for lstmprof to name a cause. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: Beginning of ``Outcome.reason`` if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
-#: Words for ``causes.UNKNOWN`` if most of that time is work.
+#: Words for ``causes.UNKNOWN`` (time without a known cause) that is mostly work.
 _UNKNOWN_WORK = "work of an unknown category"
-#: Least share of the step with which time without a known cause is mentioned.
+#: Smallest share of the step for which a text mentions time without a known cause.
 SMALL_SHARE = 0.01
 #: Kinds of time that may include the profiler's own work.
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
-#: Least excess of the kind of time that is the cause, as a share of the difference.
+#: Smallest share of the difference between two steps at which lstmprof names a kind of time as the
+#: cause although both runs make the same calls.
 CAUSE_SHARE = 0.3
 
 
 @dataclass(frozen=True)
 class Certainty:
-    """How certain a statement is."""
-
     level: Level
     reasons: tuple[str, ...] = ()  # why the level is not higher
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a diagnosis: the kind of time to blame, or why there is none."""
+    """The result of a diagnosis: the kind of time that is the cause, or why none is named."""
 
     state: State  # none: no difference beyond noise
     reason: str = ""  # a clause; the names of the runs precede it
@@ -82,7 +81,7 @@ class Outcome:
 
     @property
     def equal(self) -> bool:
-        """Return whether both steps take equally long, within 2 %."""
+        """Return whether the slow step takes at most 2 % longer than the fast step."""
         return self.ratio is not None and self.ratio.value <= 1 + EQUAL_SHARE
 
     @property
@@ -131,7 +130,7 @@ def _outcome_of_same_work(
     ratio: Ratio,
     structure: Structure,
 ) -> Outcome:
-    """Decide why one of two runs that make the same calls is slower."""
+    """Decide why ``slow`` is slower although both runs make the same calls."""
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = slow.length_ns - fast.length_ns
     beyond = [f for f in findings if least_excess_ns(f, factor) >= CAUSE_SHARE * whole_ns]
@@ -155,7 +154,7 @@ def _outcome_of_same_work(
 
 
 def shared_cpus_in_words(profile: StepProfile) -> str:
-    """Return advice for a run on a CPU that has more threads than CPUs."""
+    """Return advice if a run on a CPU has more threads than CPUs, else an empty text."""
     shared = None if profile.device is not None else shared_cpus(profile.info)
     if shared is None:
         return ""
@@ -172,7 +171,7 @@ def _more(*profiles: StepProfile) -> str:
 
 
 def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
-    """Decide which kind of time is the bottleneck of a single run, or why it is unknown."""
+    """Decide which kind of time, such as matmul, is the bottleneck of a single run."""
     whole_ns = profile.length_ns
     hidden = _hiding_lack(profile)
     if hidden is not None:
@@ -204,7 +203,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
 
 
 def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
-    """Return the findings of the longest wait, if it takes ``least_ns`` or more."""
+    """Return the longest kind, if ``least_ns`` or longer. Waits for a slow host are one kind."""
     times: Counter[str] = Counter()
     for finding in some:
         times[wait_of(finding.kind)] += finding.slow_ns
@@ -215,19 +214,20 @@ def _longest_wait(some: Sequence[Finding], least_ns: int) -> list[Finding]:
 
 
 def _profilers(finding: Finding) -> str:
-    """Return a clause if a finding's time may be mostly the profiler's own work."""
+    """Return a doubt if most of a finding's time may be the profiler's own work."""
     lost_ns, size_ns = finding.slow.lost_overhead_ns, abs(finding.delta_ns)
     if finding.kind not in _BESIDE_OVERHEAD or lost_ns <= EXPLAINED_SHARE * size_ns:
         return ""
     return (
         f"{milliseconds(min(lost_ns, size_ns))} of the {milliseconds(size_ns)} ms of "
-        f"{causes.KINDS[finding.kind]} may be the profiler's own work, in an unrecorded thread"
+        f"{causes.KINDS[finding.kind]} may be the profiler's own work; the profile does not show "
+        "in which thread the profiler worked"
     )
 
 
 def _hiding_lack(profile: StepProfile) -> Lack | None:
-    """Return the missing data that hides where time went."""
-    # find out whether the device is mostly busy: then missing data hides little
+    """Return the missing data that hides causes, unless the device is mostly busy."""
+    # missing data hides little if the device is busy for over half of the step
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
@@ -237,7 +237,7 @@ def _lack_in_words(lack: Lack, whose: str = "") -> str:
 
 
 def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int, whole: str) -> str:
-    """Name the kinds of time without a known cause, with their shares."""
+    """List unexplained kinds of time: ``unrecorded host time takes 60 % of the step``."""
     shares = [(f.slow_ns / whole_ns, f) for f in findings if f.kind in UNEXPLAINED and whole_ns]
     texts: list[str] = []
     for share, finding in sorted(shares, key=lambda share: -share[0]):
@@ -252,7 +252,7 @@ def _unexplained_kinds(findings: Sequence[Finding], whole_ns: int, whole: str) -
 
 
 def _most(findings: Sequence[Finding], what: str) -> str:
-    """Return a clause: ``; most of the other 5.0 ms is matmuls, 3.1 ms``."""
+    """Name the longest explained kind: ``; most of the other 5.0 ms is matmuls, 3.1 ms``."""
     causes = [f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0]
     if not causes:
         return ""
@@ -263,7 +263,7 @@ def _most(findings: Sequence[Finding], what: str) -> str:
 
 
 def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
-    """Name the host's longest op if it takes longer than each known kind of time."""
+    """Name the longest op on the host if no explained kind of time takes longer."""
     lengths_ns = {r["name"]: r["host_self_ns"] / profile.steps for r in profile.rows("ops")}
     name = max(lengths_ns, key=lengths_ns.__getitem__, default=None)
     longest_ns = max((f.slow_ns for f in findings if f.kind not in UNEXPLAINED), default=0)
@@ -287,7 +287,7 @@ def certainty_of(finding: Finding, findings: Sequence[Finding]) -> Certainty:
 
 
 def _doubts(finding: Finding) -> Iterator[str]:
-    """Yield reasons why a kind of time may be wrong, or not caused by the code."""
+    """Yield reasons why the time or the cause of a finding may be wrong."""
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
         yield "a GPU may have done unrecorded work"
@@ -313,7 +313,7 @@ def _doubts(finding: Finding) -> Iterator[str]:
 
 
 def prediction_certainty(prediction: Prediction) -> Certainty:
-    """Judge a forecast by how well the replay predicts the unchanged step."""
+    """Rate the forecast of a replay by the replay's error for the unchanged step."""
     off_ns = abs(prediction.replayed_ns - prediction.observed_ns)
     off = off_ns / prediction.observed_ns if prediction.observed_ns else 0.0
     if off <= REPLAY_ERROR:
@@ -329,7 +329,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding on slower calls if no code or setting explains the finding."""
+    """Return the finding ``slower calls`` unless the reason lies in code or settings."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS
@@ -346,7 +346,7 @@ def _unexplained_ns(findings: Sequence[Finding]) -> int:
 
 
 def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding without a known cause that is over half of the difference."""
+    """Return the unexplained finding that is over half of the difference, if any."""
     unseen = [f for f in findings if f.kind in UNEXPLAINED]
     largest = max(unseen, key=lambda f: f.delta_ns, default=None)
     if largest is None or largest.delta_ns <= (1 - EXPLAINED_SHARE) * whole_ns:
@@ -355,7 +355,7 @@ def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
 
 
 def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
-    """Return a clause on why nothing explains the difference between two steps."""
+    """Return a clause that says why no kind of time is the cause of the difference."""
     unexplained_ns, unseen = _unexplained_ns(findings), _unseen(whole_ns, findings)
     largest = max((f for f in findings if _is_cause(f)), key=lambda f: f.delta_ns, default=None)
     if unseen is not None:

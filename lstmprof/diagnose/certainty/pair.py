@@ -1,7 +1,7 @@
-"""Compare two steps: the ratio of their lengths, and whether they do the same work.
+"""Compare two steps: the ratio of the step times, and whether both steps make the same calls.
 
-Two runs that make different calls differ on any machine. If they make the same calls, all slower by
-one factor, the machine or a setting is likely the cause.
+``Ratio(low=1.1, value=1.15, high=1.2)``: the slow step takes 10 to 20 % longer (95 % interval).
+If all calls are slower by one factor, the machine or a setting is likely the cause.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels
 from lstmprof.implementations import CELL_OP, LAYER_OP
 
-#: Share of a difference below which steps count as equally long.
+#: Largest relative difference of two steps that lstmprof treats as equally long.
 EQUAL_SHARE = 0.02
-#: Largest difference in calls of the same work, as a share. Measured: 0 %; x[t] to x.unbind(0): 6
-#: %.
+#: Largest share of calls that may differ between two runs that do the same work.
+#: Measured: 0 % for the same work, 6 % if x.unbind(0) replaces x[t].
 SAME_SHARE = 0.02
-#: ``SAME_SHARE`` if TensorFlow omits short ops. Measured on tf-lstmcell, two loaded cores: 11 to 31
-#: %.
+#: ``SAME_SHARE`` for profiles in which TensorFlow omits short ops.
+#: Measured for tf-lstmcell on two loaded cores: 11 to 31 %.
 SAME_SHARE_OF_EXECUTOR = 0.4
-#: Least ratio of two counts of calls that a text mentions.
+#: Smallest ratio of two counts of calls for which a text compares the counts.
 LEAST_COUNT_FACTOR = 1.5
-#: Largest width (end / begin) of a step's interval with a verdict above "likely". Chosen by hand.
+#: Largest ratio of the ends of a 95 % interval that causes no doubt. Chosen by hand.
 _ROUGH = 2.0
-#: Largest factor between the ends of a printed interval; otherwise "unknown". Chosen by hand.
+#: Largest ratio of the ends of a 95 % interval that a text prints. Chosen by hand.
 _MOST_FACTOR = 20.0
 _BESIDE_LAYERS = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.COMPILE, causes.START),
     *(causes.CTC, causes.QUEUE, causes.WAITING),
 )
-#: Share of Python or unrecorded time above which recurrent layers explain this time. Chosen by
-#: hand.
+#: Smallest ratio of layer time to a kind of time that layers may cause.
+#: Chosen by hand.
 _LAYERS_SHARE = 0.5
 #: Names of cells for users.
 CELLS = {
@@ -48,8 +48,7 @@ CELLS = {
     **dict.fromkeys(("aten::gru_cell", "aten::_thnn_fused_gru_cell"), "GRUCell"),
     "aten::rnn_tanh_cell": "RNNCell",
 }
-#: Pattern of the texts of ``layer_in_words`` for cell ops and layer ops: ``50 LSTMCell calls per
-#: step``.
+#: Pattern of texts of ``layer_in_words`` such as ``50 LSTMCell calls per step``.
 _CALLS = re.compile(r"(?P<number>[\d,.]+) (?P<op>.+) (?P<calls>calls? (?:per step|in the profile))")
 
 
@@ -71,7 +70,7 @@ def span_of(profile: StepProfile) -> Span:
     """Return the length of a step with its 95 % interval."""
     if profile.span is not None and profile.span.ns > 0:
         return profile.span
-    # for a run without timings, use the usual spread between processes of the same code
+    # without timings, assume the usual spread of step times between processes
     usual, ns = math.exp(Z95 * BETWEEN_PROCESSES), float(profile.length_ns)
     return Span(ns / usual, ns, ns * usual)
 
@@ -94,7 +93,7 @@ def _log(above: float, below: float) -> float:
 
 @dataclass(frozen=True)
 class Structure:
-    """Whether two steps make the same calls, and how much slower the calls are."""
+    """Whether two steps make the same calls, and how much longer a call takes."""
 
     same: bool
     factor: float | None  # median over the common calls, weighted by time
@@ -143,16 +142,16 @@ def _factor(first: Spent, second: Spent) -> float | None:
 
 
 def least_excess_ns(finding: Finding, factor: float) -> float:
-    """Return by how much a kind of time surely exceeds ``factor`` × the fast run's."""
+    """Return by how much a kind of time surely exceeds ``factor`` × the fast run's time."""
     assert finding.fast is not None
-    # compare the low end of one interval with the high end of the other
+    # compare the low end of the slow run's interval with the high end of the fast run's
     low = sum(ns * span.low_ns / span.ns for ns, span in _spans(finding.slow, finding, "slow_ns"))
     high = sum(ns * span.high_ns / span.ns for ns, span in _spans(finding.fast, finding, "fast_ns"))
     return low - factor * high
 
 
 def rough_lengths(finding: Finding) -> str:
-    """Return a clause with the 95 % interval of the step or kind of time, if it is wide."""
+    """Return a doubt if the 95 % interval of the step or of the kind of time is wide."""
     spans = list(_spans(finding.slow, finding, "slow_ns"))
     low_ns = sum(ns * span.low_ns / span.ns for ns, span in spans)
     high_ns = sum(ns * span.high_ns / span.ns for ns, span in spans)
@@ -170,7 +169,7 @@ def rough_lengths(finding: Finding) -> str:
 
 
 def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple[int, Span]]:
-    """Yield a finding's time in each part of the breakdown, with the part's ``Span``."""
+    """Yield a finding's time in each part of the breakdown, with the part's 95 % interval."""
     whole = span_of(profile)
     for part in finding.parts:
         ns = getattr(part, which)
@@ -194,7 +193,7 @@ def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """Compare the numbers of layer calls, or of ops if the layer calls agree."""
+    """Describe how two runs differ in calls of recurrent layers, else in ops or launches."""
     here, there = layer_in_words(slow), layer_in_words(fast)
     if here and there and here != there:
         ours, theirs = _CALLS.fullmatch(here), _CALLS.fullmatch(there)
@@ -226,17 +225,17 @@ def layer_in_words(profile: StepProfile) -> str:
     if not total:
         return ""
     if runs < 2:  # the mean, if steps differ in cells
-        return f"a loop of {count(total / runs)} cells {each}"
+        return f"a loop runs the cell {count(total / runs)} times {each}"
     if len({r["cells"] for r in loops}) == 1:
-        return f"{count(runs)} loops of {count(cells)} cells {each}"
-    return f"{count(runs)} loops with {count(total)} cells in all {each}"
+        return f"{count(runs)} loops run the cell {count(cells)} times each {each}"
+    return f"{count(runs)} loops run the cell {count(total)} times in all {each}"
 
 
 def layers_explain(finding: Finding | None) -> bool:
-    """Return whether the recurrent layers may be why a kind of time is long."""
+    """Return whether recurrent layers may cause a kind of time."""
     if finding is None or finding.kind not in (*_BESIDE_LAYERS, causes.PYTHON, causes.UNRECORDED):
         return True
-    # outside PyTorch, Python is not the layers' time: layers run in a graph or compiled loop
+    # outside PyTorch, layers run in a graph or compiled loop and need no Python
     in_graph = finding.kind == causes.PYTHON and finding.slow.framework not in ("torch", None)
     if finding.kind in _BESIDE_LAYERS or in_graph:
         return False
@@ -260,9 +259,9 @@ _LEFT_OUT = "TensorFlow omits very short CPU ops from its profile"
 
 
 def short_ops_doubt(finding: Finding) -> str | None:
-    """Return a doubt if short ops that TensorFlow omits may take this time."""
+    """Return a doubt if this time may belong to short ops that TensorFlow omits."""
     fast, slow = finding.fast, finding.slow
-    # doubt dispatch of this run, then work that the fast run may show as dispatch
+    # omitted ops count as dispatch, so dispatch is too large and work too small
     if finding.kind == causes.DISPATCH and leaves_out(slow):
         return f"{_LEFT_OUT}; their time appears as dispatch"
     if finding.kind not in _BUSY or fast is None or not leaves_out(fast):

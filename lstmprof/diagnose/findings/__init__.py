@@ -1,15 +1,7 @@
 """Rank the kinds of time of a step, or of the difference between two steps.
 
-::
-
-    reasons ────────────────┐
-    roofline, replay ─ savings ─┼▶ findings ─▶ because (half a sentence)
-    tables ─ counts ────────────┘
-
-A finding is one kind of time, such as dispatch. The findings sum exactly to the step, or to the
-difference of two steps. All outputs show them in this order: the largest saving first;
-initialisation before work; a device's waits for its host as one group, because one change of the
-code may remove them all.
+A finding is one kind of time: ``<Finding dispatch: +3.2 ms>``. The times of all findings add up
+to the step, or to the difference between two steps.
 """
 
 from __future__ import annotations
@@ -26,19 +18,20 @@ from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import Part, StepProfile, by_name, labels, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 
-#: Least share of the step or difference of a kind of time that may be the bottleneck.
+#: Smallest share of the step, or of the difference between two steps, of a possible bottleneck.
 NAMED_SHARE = 0.15
-#: Least share of the step or difference of a kind of time that gets a fix.
+#: Smallest share of the step, or of the difference between two steps, at which lstmprof proposes a
+#: fix for a kind of time.
 ADVISED_SHARE = 0.05
 #: Most kernels or ops that a finding names as evidence.
 LARGEST = 3
 UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
-#: Kinds of time that are work, for which the possible saving is usually unknown.
+#: Kinds of time that are work. The possible saving is usually unknown.
 _WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
-#: Name of the group of all waits of a device for its host.
+#: Name of the group of all waits of a device for its host. One fix may remove all waits.
 HOST = "host"
-#: Kinds of time that join several parts; texts name the parts above ``_NAMED_PART``.
+#: Kinds of time that join several parts of the breakdown. Texts name the large parts.
 _JOINED = (causes.GEMM, causes.MEMORY, causes.COPY)
 _NAMED_PART, _MOST_PARTS = 0.1, 3  # chosen by hand
 
@@ -62,7 +55,6 @@ def timed(fast: StepProfile, slow: StepProfile) -> bool:
 
 
 def untimed(fast: StepProfile, slow: StepProfile) -> str:
-    """Return a sentence on which of two runs was not timed."""
     if fast.step_ns is None and slow.step_ns is None:
         return "neither run was timed without a profiler"
     without = labels(fast, slow)[fast.step_ns is not None]
@@ -94,7 +86,7 @@ def _times(fast_kinds: _Kinds, slow_kinds: _Kinds) -> list[Difference]:
 
 
 def group_of(kind: str, profile: StepProfile) -> str:
-    """Join a device's kinds of waiting for its host: ``"dispatch" -> "host"``."""
+    """Return ``host`` if the device waits for its host in this kind, else ``kind``."""
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
 
@@ -107,7 +99,7 @@ def wait_of(kind: str) -> str:
 def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
-    """Sort kinds by savings of their group, wait and own, largest first; unknown causes last."""
+    """Sort by savings of the group, the wait, then the kind, with unknown causes last."""
     group_ns: Counter[str] = Counter()
     wait_ns: Counter[str] = Counter()
     for row in rows:
@@ -183,7 +175,7 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """Return the name for people, such as ``matmul and recurrent-layer matmul``."""
+        """Return the name for users, such as ``matmul and recurrent-layer matmul``."""
         ends = (self.fast_ns or 1, self.slow_ns or 1)
         large = [
             part
@@ -196,7 +188,7 @@ class Finding:
         del large[_MOST_PARTS:]
         words = PART_WORDS
         if any(c.part == "rnn" and c.family in ("gemm", "pointwise") for c in self.contributors):
-            # add the kind to the layer's name: kernels of a layer are matmuls or elementwise
+            # add the kind to the name, because a layer has matmul and elementwise kernels
             words = {**PART_WORDS, "rnn": f"recurrent-layer {self.kind}"}
             large.sort(key=lambda part: part.part == "rnn")  # "matmul and recurrent-layer matmul"
         return listed(words.get(part.part, part.part) for part in large) or causes.shown(self.kind)
@@ -226,7 +218,7 @@ def findings(
         group_ns: Counter[str] = Counter()
         for kind, ns in order.items():
             group_ns[group_of(kind, slow)] += ns if kind in CAUSES else 0
-        # put the longest kind of time first if no kind of time saves much
+        # sort by time instead of savings if all savings are small
         if max(group_ns.values(), default=0) < NAMED_SHARE * whole:
             order = {row.kind: row.slow_ns for row in rows}
     ranked = _ranked(rows, order, slow)
@@ -256,7 +248,7 @@ def findings(
 
 
 def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Difference]:
-    """Move initialisation first if only work precedes it, and its share is large enough."""
+    """Move long initialisation to the front if all earlier kinds are work, such as matmul."""
     place = next((i for i, row in enumerate(ranked) if row.kind == causes.START), 0)
     start, before = ranked[place : place + 1], ranked[:place]
     named = sum(row.slow_ns for row in start) >= NAMED_SHARE * whole_ns

@@ -1,7 +1,6 @@
-"""Write the evidence for a kind of time as a clause: counts, durations, or its largest op.
+"""Write the evidence for a kind of time: ``52 convolutions per step (1.2 ms each)``.
 
-Two runs are compared by the number of ops, kernels or calls if that number explains most of the
-difference, else by their times.
+For two runs, the evidence compares counts or times: ``2,412 ops per step (baseline: 61)``.
 """
 
 from __future__ import annotations
@@ -20,21 +19,24 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.diagnose.step_profile.tally import Spread, is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 
-#: Least share of the finding that calls take if their count is evidence. Chosen by hand.
+#: Smallest share of a finding's time at which lstmprof names the calls that take this time. Chosen
+#: by hand.
 EVIDENCE_SHARE = 0.25
-#: Least share of a difference that a count must explain. Chosen by hand.
+#: Smallest share of a finding's time at which lstmprof attributes the time to the number of calls.
+#: Chosen by hand.
 _BY_COUNT = 0.5
 #: Ratio below which two counts are treated as equal. Chosen by hand.
 _LEAST_FACTOR = 1.1
-#: Share of a kind of time above which an op counts as all of this time, and is not named. Chosen by
-#: hand.
+#: Smallest share of a kind of time at which lstmprof treats one op or range as all of this
+#: time. Chosen by hand.
 _ALL_SHARE = 0.95
-#: Least share of the time of work that a text lists. Chosen by hand.
+#: Smallest share of listed time for which a text names a type of work.
+#: Chosen by hand.
 _LEAST_LISTED_SHARE = 0.01
-#: Least share of kernels' durations in the breakdown if kernels do not overlap other work.
+#: Smallest ratio of time in the breakdown to duration for kernels that hardly overlap.
 _LEAST_OWN_SHARE = 0.8
 
-#: Noun → names of its counts in ``QUANTITIES``, the first for a host, the last for a device.
+#: Type of work → name in ``QUANTITIES`` for a host, then for a device if that name differs.
 _QUANTITIES: dict[str, tuple[str, ...]] = {
     **{noun: (name,) for noun, (name, _, _) in NOUNS.items()},
     **{"cast": ("casts",), "sync": ("syncs",), "dispatched": ("ops",)},
@@ -47,7 +49,7 @@ _NOUNS_OF_WORK = {
     causes.EMBEDDING: ("embedding",),
     causes.COPY: ("copy", "memset"),
 }
-#: Noun → plural for users, for work that takes at least the share ``_NAMED``.
+#: Type of work → plural for users, in names of matmul time.
 _WORK = {
     "product": "matmuls",
     "convolution": "convolutions",
@@ -55,6 +57,7 @@ _WORK = {
     "layer": "recurrent layers",
     "cell": "recurrent cells",
 }
+#: Smallest share of a kind of time for which a name lists a type of work.
 _NAMED = 0.1
 _COPY_CALLS = "launches of copies or memsets"
 #: (word in the name of an op that computes a whole recurrent layer, library of the op).
@@ -97,7 +100,7 @@ class _Items:
 
 
 def because(finding: Finding) -> str:
-    """Return the evidence for a kind of time as a clause."""
+    """Return a finding's evidence as a clause: ``52 convolutions per step``."""
     if finding.kind == causes.SLOWER and finding.fast is not None:
         return reasons.because(finding.fast, finding.slow)
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
@@ -134,14 +137,14 @@ def named(finding: Finding) -> str:
 
 
 def may_be_copies(profile: StepProfile) -> bool:
-    """Return whether casts may be copies to a GPU, for which PyTorch uses the same ops."""
-    # a recorded dtype shows that a cast is no copy
+    """Return whether casts may be copies to a GPU: PyTorch has one op for both."""
+    # a cast with a recorded dtype is no copy
     unseen = any(lack.kind == GPU_UNSEEN for lack in profile.lacks)
     return unseen and not any(row["to_dtype"] for row in profile.rows("casts"))
 
 
 def pace(profile: StepProfile) -> str:
-    """Return the number and rate of launches, and the time of a kernel and of a gap."""
+    """Describe the pace of launches, and the time of a kernel and of an idle gap."""
     launches, rate = (QUANTITIES[name].amount(profile) for name in ("launches", "launches_per_s"))
     kernel, gap = (spread_of(profile, noun) for noun in ("kernel", "gap"))
     if not launches or rate is None or kernel is None or gap is None:
@@ -164,7 +167,7 @@ def pace(profile: StepProfile) -> str:
 
 
 def worth_a_line(finding: Finding) -> list[Change]:
-    """Return the counts worth printing: no zeros, and means only of even durations."""
+    """Return the counts to print, without zeros and without means of uneven durations."""
     profiles = [profile for profile in (finding.fast, finding.slow) if profile is not None]
     changes = [c for c in finding.changes if c.fast or c.slow]
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
@@ -283,7 +286,7 @@ def _length(items: _Items) -> str:
         return ""
     if spread.uneven:
         longest = f", longest {quantity(spread.longest_ns, 'ns')}"
-        # hide a longest call that exceeds the counted time: it overlaps mostly other work
+        # a call that takes longer than all calls in the breakdown overlaps other work
         hidden = spread.longest_ns > items.ns * items.profile.steps
         return f"median {quantity(spread.median_ns, 'ns')}{'' if hidden else longest}"
     return lasting(spread) + (" each" if items.number != 1 else "")
@@ -320,7 +323,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _time_by_noun(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return, for each type of work, the time and the names of its ops and kernels."""
+    """Return {type of work: (time, names of ops and kernels)}, longest time first."""
     spent: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -370,6 +373,8 @@ def _by_largest(finding: Finding) -> str:
         outside = f"{milliseconds(first.slow_ns)} ms are outside the step's ranges"
         return "" if finding.fast is not None or nearly_all else outside
     text = f"{cropped(first.name)} takes {milliseconds(first.slow_ns)} ms"
+    if finding.kind == causes.PYTHON:
+        text = f"{milliseconds(first.slow_ns)} ms are in {cropped(first.name)}"
     if finding.kind == causes.RANGE:
         text = f"{milliseconds(first.slow_ns)} ms are inside the range '{cropped(first.name)}'"
     if finding.kind == causes.QUEUE:

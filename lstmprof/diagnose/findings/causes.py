@@ -56,7 +56,7 @@ KINDS = {
 
 
 def shown(kind: str) -> str:
-    """Return the name of a kind of time for people."""
+    """Return the name of a kind of time for users."""
     words = {UNRECORDED: PART_WORDS["host"], UNKNOWN: PART_WORDS["unattributed"]}
     return words.get(kind) or PART_WORDS.get(kind.lower(), kind)
 
@@ -111,7 +111,7 @@ RULES = (
     Rule(
         START,
         lambda c, run: c.starting,
-        "a call that initialises the runtime or loads code; later steps do not have it",
+        "a call, made only in early steps, that initialises the runtime or loads code",
     ),
     Rule(
         SLOWER,
@@ -151,11 +151,15 @@ RULES = (
         _part("dispatch"),
         "an op that computes nothing itself, such as a view or a wrapper around other ops",
     ),
-    Rule(DISPATCH, lambda c, run: c.call_overhead, "the call from Python into an op"),
+    Rule(
+        DISPATCH,
+        lambda c, run: c.call_overhead,
+        "on a CPU, at most 10 µs of Python before an op, in which Python calls the op",
+    ),
     Rule(
         DISPATCH,
         lambda c, run: c.state == "busy" and c.tiny and not run.on_device,
-        "a CPU op so short that most of its time is the call",
+        "on a CPU, an op of at most 3 µs, because the call of such an op takes most of the time",
     ),
     Rule(
         WAITING,
@@ -165,22 +169,22 @@ RULES = (
     Rule(
         UNRECORDED,
         lambda c, run: c.part == "python" and run.ranges_only and (c.name or "") in run.markers,
-        "time in a step marker, if the profile has no ops",
+        "time of a step outside the ranges in the step, if the profile has no ops",
     ),
     Rule(
         UNRECORDED,
         lambda c, run: (
             c.part == "python" and run.no_backward and bool(_BACKWARD.fullmatch(c.name or ""))
         ),
-        "time in a backward pass whose thread was not recorded",
+        "time in the range of a backward pass whose ops were not recorded",
     ),
     Rule(
         RANGE,
         lambda c, run: c.part == "python" and run.ranges_only,
-        "time in a range of a profile without ops (Python, the framework or waiting)",
+        "time in a range of a profile without ops: Python, the framework or waits",
     ),
-    Rule(PYTHON, _part("python"), "a longer time in a step or range without any op"),
-    Rule(UNRECORDED, _part("host"), "host time without a recorded event"),
+    Rule(PYTHON, _part("python"), "any other time in a step or range while no op runs"),
+    Rule(UNRECORDED, _part("host"), "time in which no event was recorded on the host"),
     Rule(GEMM, _part(*_PRODUCTS), "matmuls, convolutions, attention"),
     Rule(
         MEMORY,
@@ -204,13 +208,13 @@ RULES = (
     Rule(
         UNKNOWN,
         lambda c, run: True,
-        "work of unknown category; or idle time of a device before work whose launch is unknown",
+        "any other time, such as work of unknown category, or idle time before work whose launch "
+        "was not recorded",
     ),
 )
 
 
 def kind_of(contributor: Contributor, comparison: Comparison) -> str:
-    """Return the kind of time of an op, kernel or call, by the first rule that holds."""
     return next(rule.kind for rule in RULES if rule.holds(contributor, comparison))
 
 
@@ -227,7 +231,7 @@ def by_kind(
 
 
 def comparison_of(slow: StepProfile) -> Comparison:
-    """Return the facts that the rules need for both runs, from the slow run."""
+    """Return the facts about the slow run that the rules need for both runs."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
     names = [row["name"] for row in slow.rows("ops")]

@@ -74,7 +74,7 @@ def _bytes(table: str) -> Amount:
 def _value_reads(profile: StepProfile) -> float:
     """Count the values that the host reads per step."""
     outer = [row for row in profile.rows("ops") if row["name"] in VALUE_READS]
-    # prefer this op, because ``aten::item`` contains it: each read then counts once
+    # count each read once, because ``aten::item`` calls ``aten::_local_scalar_dense``
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
     return _per_step(profile, inner or outer)
 
@@ -84,7 +84,7 @@ def _each_time_step(amount: Amount) -> Amount:
 
 
 def _layers(on_device: bool) -> Amount:
-    """Return a function that counts recurrent layers: ops on a host, kernels on a device."""
+    """Return a function that counts recurrent layers on a device, or on a host."""
     layers = _counted("layer")
     return lambda profile: layers(profile) if (profile.device is not None) == on_device else None
 
@@ -104,7 +104,7 @@ def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
     )
 
 
-#: Noun → (name in ``QUANTITIES``, plural for users, singular for users).
+#: Type of work → (name in ``QUANTITIES``, plural for users, singular for users).
 NOUNS = {
     "op": ("computing_ops", "ops that compute (not views or wrappers)", "op that computes"),
     "kernel": ("kernels", "kernels", "kernel"),
@@ -118,7 +118,7 @@ NOUNS = {
     "copy": ("copies", "copies", "copy"),
     "memset": ("memsets", "memsets", "memset"),
 }
-#: Noun → words for users after ``mean``, ``median`` or ``longest``, such as ``computing op``.
+#: Type of work → words that texts put after ``mean``, ``median`` or ``longest``.
 _LASTING = {noun: singular for noun, (_, _, singular) in NOUNS.items() if noun != "memset"} | {
     **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},
     **{"layer": "recurrent layer", "cell": "recurrent cell"},
@@ -162,7 +162,7 @@ QUANTITIES = {quantity.name: quantity for quantity in _ALL}
 
 
 def counted(profile: StepProfile, name: str) -> float:
-    """Return a count by its name, such as ``launches``; 0 if it is unknown."""
+    """Return a count by name, such as ``launches``, or 0 if the count is unknown."""
     return QUANTITIES[name].amount(profile) or 0.0
 
 

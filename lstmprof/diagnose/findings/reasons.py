@@ -1,7 +1,6 @@
-"""Find calls that two runs make equally often but that are longer in one run, and the reason.
+"""Find calls that take longer in one of two runs, and the reason, such as page faults.
 
-A call is an op on a host, or a kernel or copy on a device. Only runs of one implementation,
-workload and precision are compared. Reasons from counters come before settings.
+A call is an op on a host, or a kernel or copy on a device.
 """
 
 from __future__ import annotations
@@ -18,20 +17,25 @@ from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.events.threads import VALUE_READS
 from lstmprof.runs.fields import ThreadTime
 
-#: Ratio of instructions above which the same calls run different code. Chosen by hand.
+#: Smallest ratio of instructions per step (slow run / fast run) at which lstmprof reports different
+#: code. Chosen by hand.
 _MORE_INSTRUCTIONS = 1.5
-#: Difference below which clock rates, or shares of CPU time, count as equal. Chosen by hand.
+#: Difference of two clock rates, or of two shares of CPU time, below which lstmprof treats the two
+#: as equal. Chosen by hand.
 _ALIKE = 0.1
-#: Least number of additional busy CPUs if threads spin or wait for each other. Chosen by hand.
+#: Smallest difference in busy CPUs (slow run − fast run) at which lstmprof reports threads that
+#: spin or wait for each other. Chosen by hand.
 _MORE_CPUS = 0.5
 #: Time of a microcode assist for a denormal in ns; 69 to 70 measured on a Xeon (family 6, model
 #: 167).
 _ASSIST_NS = 70
 #: Bytes that a cache miss reads: a cache line of all x86 and most Arm CPUs.
 _LINE_BYTES = 64
-#: Share of the busiest thread's CPU time below which a thread counts as idle. Chosen by hand.
+#: Smallest share of the busiest thread's CPU time at which lstmprof treats a thread as busy. Chosen
+#: by hand.
 _BUSY = 0.25
-#: Least share of the difference between steps that a reason must explain. Chosen by hand.
+#: Smallest share of the difference between two steps that a reported reason explains. Chosen by
+#: hand.
 _EXPLAINING_SHARE = 0.25
 #: The op with which autograd searches gradients for NaN in anomaly mode
 #: (torch/csrc/autograd/engine.cpp).
@@ -61,7 +65,7 @@ EXPLAINS = (
 
 
 def reason(fast: StepProfile, slow: StepProfile) -> Reason:
-    """Return the first reason that holds, with the settings that differ."""
+    """Return the first reason why calls are slower, with the settings that differ."""
     reasons = (check(fast, slow) for check in _REASONS)
     first = next((reason for reason in reasons if reason is not None), None)
     others = [
@@ -157,7 +161,7 @@ def _threads_of(profile: StepProfile) -> list[ThreadTime]:
 
 
 def _threads_and_cpus(profile: StepProfile) -> tuple[int, int] | None:
-    """Return how many threads work, and how many CPUs they may use."""
+    """Return (number of busy threads, number of CPUs that the busy threads may use)."""
     times = [(thread.cpu_ns or 0, thread.cpus) for thread in _threads_of(profile)]
     most_ns = max((cpu_ns for cpu_ns, _ in times), default=0)
     allowed = [cpus for cpu_ns, cpus in times if cpu_ns and cpu_ns >= _BUSY * most_ns]
@@ -245,7 +249,7 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Check whether the same calls execute many more instructions."""
+    """Check whether the slow run executes many more instructions than the fast run."""
     first, second = (
         _per_step(profile, profile.info.counters.instructions) for profile in (fast, slow)
     )
@@ -300,7 +304,7 @@ def _busy_cpus(profile: StepProfile) -> float | None:
 
 
 def _cpu_share(profile: StepProfile) -> float | None:
-    """Return the share of time in which the run's only thread had a CPU."""
+    """Return the share of the time in which a run with one thread had a CPU."""
     return _busy_cpus(profile) if profile.info.threads == 1 else None
 
 
@@ -311,7 +315,7 @@ def _per_step(profile: StepProfile, timed: int | None) -> float | None:
 
 
 def _explains_enough(ns: float, fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether this much CPU time explains enough of the difference."""
+    """Return whether ``ns`` of CPU time explain at least a quarter of the difference."""
     share = _cpu_share(slow)
     scale = 1 / share if share and share < 1 else 1
     return ns * scale >= _EXPLAINING_SHARE * (slow.length_ns - fast.length_ns)
@@ -322,15 +326,16 @@ def _preemptions_per_s(profile: StepProfile) -> float | None:
     return times / wall_ns * 1e9 if wall_ns and times is not None else None
 
 
-#: Least ratio of the time of a slower call to the same call's time in the fast run.
+#: Smallest ratio of the mean time per call (slow run / fast run) at which lstmprof reports slower
+#: calls.
 LONGER = 1.5
-#: Difference below which numbers of calls count as equal, as a share of the fast run's number.
+#: Largest relative difference of two numbers of calls that lstmprof treats as equal.
 AS_MANY = 0.02
 
 
 def marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
-    """Mark the calls that take longer in the slow run."""
-    # count all waits as Python unless both runs show the waits of their scripts
+    """Mark in both profiles the calls that take longer in the slow run."""
+    # count waits of a script as Python if the other run's profile does not show such waits
     names, waits = slower_names(fast, slow), fast.shows_waits and slow.shows_waits
     return _marked(fast, names, waits), _marked(slow, names, waits)
 

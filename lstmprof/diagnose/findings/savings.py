@@ -1,9 +1,8 @@
-"""How much shorter a step would be without one kind of its work, such as casts.
+"""How much shorter a step would be without one kind of time, such as casts.
 
-For casts and copies on a device, lstmprof replays the step without them. The replay may save
-nothing if the device waits for its host anyway. It may save more than their time, because their
-launches also go. For work with a known least time (``roofline``), the saving is the time above the
-least time. For all other work, the saving is its whole time, which is an upper bound.
+``Saving(1_200_000, REPLAY)``: a replay of the step without the casts is 1.2 ms shorter.
+``ROOFLINE``: the saving is the time above the least time that the device needs for the work.
+``TAKEN``: the saving is the whole time, which is an upper bound.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.diagnose.step_profile.contributors import Contributor
 
-#: Sources of a saving: difference of two runs, the whole time, time above the roofline, a replay.
+#: Names of the ways to compute a saving (``Saving.by``).
 DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "replay"
 
 #: Kind of time → the replay's change that removes this time.
 _REPLAYED = {causes.CAST: without_casts, causes.COPY: without_copying}
-#: Least share of the step of a kind of time that is replayed.
+#: Smallest share of the step at which a kind of time is replayed.
 _LEAST_SHARE = 0.05
-#: Largest error of replaying the unchanged step; above it, replays are doubtful.
+#: Largest error of a trusted replay of the unchanged step, as a share of the step.
 REPLAY_ERROR = 0.05
-#: Most events of a step that is replayed; a replay of so many takes 3 s on an EPYC.
+#: Largest number of events of a step for a replay, which then takes 3 s on an EPYC.
 _MOST_EVENTS = 200_000
 
 
@@ -38,13 +37,13 @@ class Saving:
     """The time by which a step would be shorter."""
 
     ns: int
-    by: str  # how it was computed, such as REPLAY
+    by: str  # method, such as REPLAY
 
 
 def savings(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None
 ) -> dict[str, Saving]:
-    """Return the savings of kinds of time that cannot be saved as a whole."""
+    """Return the savings that differ from the whole time, by kind of time."""
     kinds = causes.by_kind(profile)
     by_time = {kind: saving_of(some, limit) for kind, some in kinds.items()}
     partial = {kind: saving for kind, saving in by_time.items() if saving.by != TAKEN}
@@ -52,7 +51,7 @@ def savings(
 
 
 def saving_of(contributors: Iterable[Contributor], limit: Roofline | None) -> Saving:
-    """Return the time of this work above its least time (roofline), or all its time."""
+    """Return the time of work above the roofline's least time, else the whole time."""
     rows = list(contributors)
     shares = {
         category: min(reach.share, 1.0)
@@ -67,10 +66,10 @@ def saving_of(contributors: Iterable[Contributor], limit: Roofline | None) -> Sa
 def _replayed(
     breakdown: Breakdown, profile: StepProfile, kinds: dict[str, list[Contributor]]
 ) -> Iterator[tuple[str, Saving]]:
-    """Replay the step without its casts, and without its copies."""
+    """Replay the step without casts or without copies, and yield each saving."""
     least = _LEAST_SHARE * profile.length_ns
     replayed_kinds = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]
-    # replay nothing without launches, because it is unknown which work waits for which
+    # do not replay without launches, because the profile does not show what waits for what
     unlinked = any(lack.kind in (NO_HOST, NO_LAUNCHES) for lack in profile.lacks)
     if profile.device is None or not replayed_kinds or unlinked:
         return
@@ -84,6 +83,7 @@ def _replayed(
         off = abs(prediction.replayed_ns - prediction.observed_ns)
         if prediction.replayed_ns and off <= REPLAY_ERROR * prediction.observed_ns:
             share = prediction.saved_ns / prediction.replayed_ns
+            # idle time can shrink, too, because the launches of casts or copies vanish
             most_ns = total_ns(kinds[kind]) + profile.length_ns - profile.busy_ns
             saved_ns = min(max(round(share * profile.length_ns), 0), most_ns)
             yield kind, Saving(saved_ns, REPLAY)

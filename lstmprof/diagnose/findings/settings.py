@@ -1,4 +1,4 @@
-"""Find the settings that differ between two runs and may change the speed of the same code."""
+"""Find settings that differ between two runs and may change the speed, such as BLAS."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lstmprof.base.numbers import cropped, listed, number_of
 from lstmprof.runs.metadata import RunInfo
 
 DENORMALS, ANOMALY, ONEDNN = "denormals", "anomaly mode", "oneDNN"
-#: Names of the CPU's settings for denormals in the thread of the step.
+#: Names of the two CPU flags for denormals.
 FLUSH, AS_ZERO = "flush to zero", "denormals are zero"
 #: Value of an environment variable that is not set.
 UNSET = "unset"
-#: Most differences that are listed; further differences are only counted.
+#: Largest number of differences that a text lists. The others are only counted.
 _MOST_LISTED = 4
 
 
@@ -49,7 +49,6 @@ def denormals(info: RunInfo) -> str | None:
     """Return whether denormals are ``flushed`` to zero or ``kept``."""
     flushed = info.denormals_flushed
     thread_words = None if flushed is None else "flushed" if flushed else "kept"
-    # prefer the framework's own setting if it is known
     return info.settings.framework_denormals or thread_words
 
 
@@ -82,7 +81,7 @@ _THREAD_FLAGS = {FLUSH, AS_ZERO}
 
 
 def shared_cpus(info: RunInfo) -> str | None:
-    """Return ``5 threads share 2 CPUs`` for a run with too many threads."""
+    """Return ``5 threads share 2 CPUs`` if a run has more threads than CPUs."""
     threads = info.settings.intra_op_threads or info.threads
     limits = [float(len(info.affinity))] if info.affinity else []
     limits += [info.settings.cpu_quota] if info.settings.cpu_quota else []

@@ -1,11 +1,10 @@
-"""Measure a network's implementations on this machine, rank them, show the code of the fastest.
+"""Measure and rank implementations of a network, and return code of the fastest.
 
 ::
 
-    request ─ candidates ─ first look, one round each ─ fastest, several rounds ─ ranking
+    request ─▶ candidates ─▶ one round of each ─▶ several rounds of the fastest ─▶ ranking
 
-In the last rounds, processes of the fastest implementations take turns, so that changes of the
-machine's speed affect all of them.
+A round is one process that times steps.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Characters per line of the ranking.
 _LINE = 100
-#: How an implementation compares with the fastest (``Ranked.certainty``).
+#: Values of ``Ranked.certainty``: how an implementation compares with the fastest.
 FIRST, TIE, MEASURED, UNSURE = "first", "tie", "measured", "unknown"
 
 
@@ -56,12 +55,11 @@ class Ranked:
 
     @property
     def implementation(self) -> str:
-        """Return the implementation's name, or the run's name."""
         return self.profile.implementation or self.profile.name
 
     @property
     def row(self) -> Implementation | None:
-        """Return what lstmprof knows about a built-in implementation."""
+        """Return a built-in implementation; None if the user's own file was measured."""
         return implementations.ROWS.get(self.implementation)
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,9 +84,9 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The measured implementations, fastest first; ``lp.recommend`` returns it.
+    """The result of ``lp.recommend``: the measured implementations, fastest first.
 
-    ``framework`` is the user's framework, if a run was given as ``like``.
+    ``framework`` is the framework of the run that the user gave as ``like``, if any.
     """
 
     workload: Workload

@@ -1,7 +1,7 @@
-"""Compare a run with the layer op of its framework on the same network, captured on this machine.
+"""Compare a run with the layer op of the run's framework, such as torch.nn.LSTM.
 
-For a profile of another tool, the profiled times of one call of its slowest recurrent layer and of
-the layer op are compared. Times from different machines are printed, but not compared.
+A layer op runs all time steps of a layer in one op. lstmprof captures the layer op on this machine,
+with the run's network: ``mine takes 3.10× as long as nn.LSTM on this machine``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LAYER_ROWS: Mapping[str, tuple[str, ...]] = {
     "tensorflow1": ("tf1-cudnnlstm", "tf1-lstmblockfusedcell"),
     "jax": ("jax-cudnn",),
 }
-#: Implementation → name of its layer op for users; ``{cell}`` is ``LSTM``, ``GRU`` or ``RNN``.
+#: Implementation → name of its op in messages; ``{cell}`` becomes ``LSTM``, ``GRU`` or ``RNN``.
 _OPS = {
     "torch-nn-lstm": "nn.{cell}",
     "tf-cudnnlstm": "CudnnRNNV3",
@@ -59,7 +59,7 @@ _OPS = {
 TABLES = ("ledger", "collectives")
 BUILTIN = "builtin"
 ITERATIONS = 30
-#: Seconds per timed round, enough because a layer op is fast.
+#: Seconds of timed steps per process. A few suffice, because a layer op is fast.
 TIMING_S = 5.0
 
 State = Literal["faster", "slower", "same", "unknown"]
@@ -68,7 +68,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Against:
-    """A run compared with its framework's layer op."""
+    """How a run compares with its framework's layer op, such as nn.LSTM."""
 
     run: str
     state: State  # of the layer op, compared with the run
@@ -90,7 +90,7 @@ class Against:
 def against_builtin(
     breakdown: Breakdown, wanted: DiagnosisOptions, progress: Progress = lambda line: None
 ) -> Against:
-    """Compare a run with its framework's layer op; capture that op if necessary."""
+    """Compare a run with the framework's layer op, such as nn.LSTM."""
     name = breakdown.run.name
     try:
         shape = shape_of(breakdown)
@@ -112,7 +112,7 @@ def against_builtin(
 
 
 def request_of(shape: Shape, implementation: str | None = None) -> CaptureRequest:
-    """Request a capture of this network's layer op; raise UsageError if it cannot run here."""
+    """Request a capture of the layer op; raise UsageError if the op cannot run here."""
     framework = shape.framework or ""
     called = FRAMEWORK_NAMES.get(framework, framework or "the unknown framework of the run")
     rows = [r for n in LAYER_ROWS.get(framework, ()) if (r := implementations.ROWS.get(n))]
@@ -140,7 +140,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
 
 
 def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
-    """Return a clause on what is missing to run the implementation."""
+    """Return what is missing to run the implementation, as a clause."""
     if interpreter.environment is None:
         lacking = lacks(row)
         return lacking and f"{row.name}: {lacking}"
@@ -150,7 +150,7 @@ def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
 
 
 def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> Run:
-    """Find a run of the layer op, or capture one."""
+    """Return an existing run of the layer op, or capture a new run."""
     name, cache = run_name(request), cache_folder()
     folder = cache / BUILTIN
     without_device = run_name(replace(request, device="auto"))
@@ -166,7 +166,7 @@ def builtin_run(request: CaptureRequest, neighbour: Run, progress: Progress) -> 
 
 
 def _serves(info: RunInfo, request: CaptureRequest) -> bool:
-    """Return whether an existing run can replace a new capture."""
+    """Return whether an existing run makes the requested capture unnecessary."""
     return (
         info.implementation == request.implementation
         and info.workload.name == request.workload.name
@@ -204,7 +204,7 @@ def _gpu(info: RunInfo) -> str | None:
 def _compare_steps(
     breakdown: Breakdown, best: Breakdown, shape: Shape, op: str, wanted: DiagnosisOptions
 ) -> Against:
-    """Compare the steps of the run and of the layer op on the same machine."""
+    """Compare the step times of a run and of its layer op, measured on one machine."""
     diagnosis = diagnose_all([breakdown, best], (), wanted, must_compare=True)[0]
     assert diagnosis.fast is not None
     mine, other = diagnosis.slow, diagnosis.fast
@@ -229,7 +229,7 @@ def _compare_steps(
 
 
 def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape, op: str) -> Against:
-    """Return both times without a ratio, because the machines differ."""
+    """Report both step times without a ratio, because the machines differ."""
     mine, other = (milliseconds(step_profile_of(each).length_ns) for each in (breakdown, best))
     name = breakdown.run.name
     sentence = (
@@ -251,13 +251,13 @@ def _where(breakdown: Breakdown, best: Breakdown) -> str:
 def _compare_layers(
     breakdown: Breakdown, best: Breakdown, shape: Shape, layer: Mapping[str, Any], op: str
 ) -> Against:
-    """Compare one profiled call of the slowest layer with one of the layer op."""
+    """Compare a profiled call of the slowest layer with a call of the layer op."""
     name, row = breakdown.run.name, slowest_layer(best)
     how = how_it_runs(breakdown, shape)
     if row is None or not call_ns(row) or not call_ns(layer):
         sentence = (
-            f"{name} {how}. The profile does not show how long this layer takes, so it cannot be "
-            f"compared with {op}."
+            f"{name} {how}. The profile does not show how long this layer takes, so lstmprof "
+            f"cannot compare the layer with {op}."
         )
         return Against(name, "unknown", sentence, best.run.name)
     mine, other = call_ns(layer), call_ns(row)
@@ -275,14 +275,18 @@ def _compare_layers(
     share = None if best.timings is None else best.timings.inflation_share
     off = None if share is None else abs(share)
     if off is None or max(factor, 1 / factor) <= 1 + off:
-        changes = "" if off is None else f", because profiling changes a step by {percent(off)}"
+        changes = (
+            ""
+            if off is None
+            else f", because profiling changes the time of a step by {percent(off)}"
+        )
         sentence = f"{name} {how}. {op} may be equally fast ({times}){changes}."
         return Against(name, "same", sentence, best.run.name, op, None, "layers", True)
     state: State = "faster" if factor > 1 else "slower"
     sentence = (
         f"{name} {how}; {op} runs the layer in one op{padded}. {name} takes {factor:.2f}× as long "
-        f"as {op} on this machine ({times}). Likely, not certain: profiling changes a step by "
-        f"{percent(off)}."
+        f"as {op} on this machine ({times}). This result is likely, but not certain, because "
+        f"profiling changes the time of a step by {percent(off)}."
     )
     return Against(name, state, sentence, best.run.name, op, factor, "layers", True)
 
@@ -321,7 +325,7 @@ def _by_row(row: Mapping[str, Any], cells: int, time_steps: int) -> str:
 def try_against_builtin(
     breakdown: Breakdown, wanted: DiagnosisOptions, leave_out: LeaveOut, progress: Progress
 ) -> Against:
-    """Compare a run with its layer op; report why if that fails."""
+    """Compare a run with the framework's layer op, and return an error as a result."""
     name = breakdown.run.name
     try:
         with border(breakdown.run.path):

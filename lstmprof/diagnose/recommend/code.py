@@ -1,6 +1,6 @@
 """Python code that builds an implementation's network, for users to paste into their program.
 
-The code needs no lstmprof, except for implementations and networks without a template.
+The code imports lstmprof only if no template fits the implementation and the network.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ $fields)
 network = $module.build(workload)  # the file lstmprof/implementations/$folder/$module.py
 """
 
-#: Differences of a network from one forward LSTM layer with a head: ``layers``, ``gru``…
+#: Features of a network beyond one forward LSTM layer with a head: ``layers``, ``gru``…
 _Extras = frozenset[str]
 _ONE: _Extras = frozenset()
 _FORWARD: _Extras = _ONE | {"layers"}
@@ -29,7 +29,7 @@ _LSTMS: _Extras = _FORWARD | {"directions"}
 _WITH_HEAD: _Extras = _LSTMS | {"gru"}
 _ALL: _Extras = _WITH_HEAD | {"rnn", "no head"}
 
-#: Implementation → (template of its code, differences that the template supports, such as ``gru``).
+#: Implementation → (template of its code, features that the template supports, such as ``gru``).
 TEMPLATES: Mapping[str, tuple[str, _Extras]] = {
     "torch-lstmcell-basic": (templates.BY_HAND, _ONE),
     "torch-lstmcell-fused": (templates.CELL, _ONE),
@@ -57,7 +57,7 @@ TEMPLATES: Mapping[str, tuple[str, _Extras]] = {
     "onnxruntime-lstm": (templates.ONNX_RUNTIME, _ONE),
     "openvino-lstm": (templates.OPENVINO, _ONE),
 }
-#: Implementation → additional arguments of its Keras layer.
+#: Implementation → more arguments for its Keras layer, as code.
 _MODES = {f"keras-lstm-mode{mode}": f", implementation={mode}, use_cudnn=False" for mode in (1, 2)}
 
 
@@ -74,7 +74,7 @@ def code_of(implementation: str, workload: Workload) -> str:
 
 
 def _extras(w: Workload) -> set[str]:
-    """Return how the network differs from one forward LSTM layer with a head: ``{"gru"}``."""
+    """Return features beyond one forward LSTM layer with a head: ``{"gru"}``."""
     has = {"layers": w.layers > 1, "directions": w.bidirectional, "no head": not w.head}
     return {extra for extra, is_there in has.items() if is_there} | {w.cell} - {"lstm"}
 
@@ -112,7 +112,7 @@ def _values(name: str, framework: str, w: Workload) -> dict[str, object]:
         "equinox_head": (
             "jax.vmap(self.head)(outputs)" if w.every_step else "self.head(outputs[-1])"
         ),
-        # name the first output of ONNX's LSTM for all time steps, the second for the last step
+        # ONNX's LSTM returns all time steps, then the last time step; "" skips an output
         "onnx_outputs": '["seen"]' if w.every_step else '["", "seen"]',
         "onnx_axis": int(w.every_step),
         "backend": framework,
@@ -122,7 +122,7 @@ def _values(name: str, framework: str, w: Workload) -> dict[str, object]:
 
 
 def _cudnn_size(w: Workload) -> int:
-    """Count the weights of cuDNN's LSTM: matrices and two biases, in all layers."""
+    """Count the numbers in cuDNN's weight array, with its two biases per gate."""
     inputs = [w.features, *(w.directions * w.hidden for _ in range(w.layers - 1))]
     return sum(w.directions * 4 * w.hidden * (size + w.hidden + 2) for size in inputs)
 

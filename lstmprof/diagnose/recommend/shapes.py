@@ -1,7 +1,7 @@
 """Find the network that a run or the command-line options describe.
 
-For profiles of other tools, the network is the slowest recurrent layer alone, if shapes were
-recorded.
+The network of a profile of another tool is its slowest recurrent layer. Such a profile must contain
+the shapes of inputs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lstmprof.workloads.studies import NAMED
 LAYERS = "layers"
 GIVE_SIZES = "give --hidden, --batch and --time-steps"
 RECORD = "record the shapes of inputs (torch.profiler: record_shapes=True)"
-#: Type of the first layer's input → precision of a capture.
+#: Data type of a layer → precision of a capture of this layer.
 _PRECISIONS = {"float32": "fp32", "float16": "amp-fp16", "bfloat16": "amp-bf16"}
 _CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
 
@@ -56,7 +56,7 @@ class Shape:
 
 
 def shape_of(breakdown: Breakdown) -> Shape:
-    """Return the network that a run computes; raise UsageError if it is unknown."""
+    """Return the network that a run computes, or raise UsageError."""
     info = breakdown.run.info
     workload = workload_of(info)
     if workload is not None and info.mode is not None:
@@ -81,14 +81,12 @@ def shape_of(breakdown: Breakdown) -> Shape:
 
 
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
-    """Return the layer that takes most time."""
     rows: list[dict[str, Any]] = breakdown.table(LAYERS).to_pylist()
-    # multiply by the calls; if their number is unknown, times are sums over all calls
+    # if the number of calls is unknown, ``call_ns`` is already the sum over all calls
     return max(rows, key=lambda row: call_ns(row) * (row["calls"] or 1), default=None)
 
 
 def call_ns(row: Mapping[str, Any]) -> float:
-    """Return the forward plus backward time of one call of a layer."""
     return (row["forward_ns"] or 0.0) + (row["backward_ns"] or 0.0)
 
 
@@ -103,8 +101,8 @@ def _shape_of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
         if info.shapes_cost is not None and info.shapes_cost > MOST_FOR_SHAPES:
             longer = percent(info.shapes_cost)
             raise UsageError(
-                f"{fault}, because shapes were not recorded: recording them makes steps {longer} "
-                "longer",
+                f"{fault}, because lstmprof did not record input shapes: recording shapes "
+                f"makes a step {longer} longer",
                 GIVE_SIZES,
             )
         raise UsageError(fault, RECORD)
@@ -141,7 +139,7 @@ def _shape_of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
 
 
 def is_here(device: str) -> bool:
-    """Return whether this machine has such a device, a GPU or a CPU."""
+    """Return whether this machine has a device of this type (CPU or GPU)."""
     return device == "cpu" or bool(cuda_devices())
 
 
@@ -151,7 +149,7 @@ def request_of(
     conditions: Mapping[str, Any],
     progress: Callable[[str], None],
 ) -> CaptureRequest:
-    """Return a request that all candidates share, with a placeholder implementation."""
+    """Return a request to capture the network; its implementation is a placeholder."""
     sizes = {name: value for name, value in sizes.items() if value is not None}
     wished: dict[str, Any] = {k: value for k, value in conditions.items() if value is not None}
     if shape is None and not sizes:

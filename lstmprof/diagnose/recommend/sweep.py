@@ -1,4 +1,4 @@
-"""Capture all candidates for a recommendation in one round, then the fastest in more rounds."""
+"""Time each implementation in one process, then the fastest in several processes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from lstmprof.workloads import Workload
 
 Progress = Callable[[str], None]
 
-#: Ratio of times in the first round from which an implementation gets no more rounds.
+#: Largest step time, in multiples of the fastest, at which an implementation is timed again.
 FAR_BEHIND = 2.0
-#: Framework → CPU seconds of a round outside its timed steps, measured on two cores of a Xeon.
+#: Framework → CPU seconds of a process outside its timed steps, measured on two cores of a Xeon.
 WORKER_S = {"torch": 7.0, "jax": 8.0, "tensorflow": 11.0}
 OTHER_WORKER_S = 15.0  # not measured
-#: Seconds of timed steps per round, in the first round and in later rounds.
+#: Seconds of timed steps per process, when timed once and when timed again.
 LOOK_S, ROUND_S = 1.0, 2.0
 LOOK: Mapping[str, Any] = {
     "iterations": 6,
@@ -46,7 +46,7 @@ TABLES = ("ledger", "collectives")
 
 @dataclass(frozen=True)
 class Limits:
-    """The user's limits: stop after the first round, or start no capture after ``most_s``."""
+    """Limits: stop after one round (``--quick``); start no capture after ``most_s``."""
 
     quick: bool = False
     most_s: float | None = None
@@ -97,7 +97,7 @@ def candidates(
 
 
 def _by_form(planned: plan.Planned) -> int:
-    """Return a sort key: layer ops first, because they are likely the fastest."""
+    """Return a sort key that puts the probably fastest implementations first."""
     row = planned.request.row
     return -FORMS.index(row.form) if row.form in FORMS else -len(FORMS)
 
@@ -112,7 +112,6 @@ def recommended(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Recommendation:
-    """Measure the candidates and rank them."""
     began_s = time.monotonic()
 
     def is_over() -> bool:
@@ -135,7 +134,7 @@ def _looked_at(
     force: bool,
     progress: Progress,
 ) -> tuple[dict[str, Breakdown], list[LeftOut]]:
-    """Time each candidate in one round, until the time is over."""
+    """Time each candidate in one process, until the user's time limit is reached."""
     looks: dict[str, Breakdown] = {}
     left: list[LeftOut] = []
     for name, request in requests.items():
@@ -155,8 +154,8 @@ def _captured(
     progress: Progress,
     left: list[LeftOut],
 ) -> Iterator[tuple[str, Breakdown]]:
-    """Yield the breakdown of each run, captured or reused; append failures to ``left``."""
-    # reuse runs only for a whole group, because a group's processes take turns
+    """Yield each run's breakdown; append implementations that failed to ``left``."""
+    # reuse runs only if the whole group exists, because processes of a group take turns
     is_done = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
     todo = [group for group, is_kept in zip(groups, is_done, strict=True) if not is_kept]
     names = {name: request for group in groups for name, request in group.items()}
@@ -173,7 +172,7 @@ def _captured(
 
 
 def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
-    """Return whether an existing run has the same code, threads and CPU model."""
+    """Return whether an existing run makes the requested capture unnecessary."""
     if not is_run(run_path):
         return False
     info = open_run(run_path).info
@@ -186,7 +185,7 @@ def _is_kept(request: CaptureRequest, run_path: Path) -> bool:
 
 
 def _fastest(looks: Mapping[str, Breakdown]) -> list[str]:
-    """Return the names of the fastest runs."""
+    """Return the names of the runs to time again, the fastest first."""
     lengths = {name: b.timings.step_ns for name, b in looks.items() if b.timings is not None}
     least = min(lengths.values(), default=0.0)
     near = [name for name, length in lengths.items() if length <= FAR_BEHIND * least]

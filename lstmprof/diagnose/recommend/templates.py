@@ -1,4 +1,4 @@
-"""Templates of Python code that builds each implementation's network; ``code`` fills them in."""
+"""Templates of Python code for each implementation's network. ``code.py`` fills in the sizes."""
 
 _TORCH_LAYER = """\
 import torch
@@ -23,7 +23,7 @@ inputs = torch.zeros($time_steps, $batch, $features)
 with torch.no_grad():
     exported = torch.export.export(Network().eval(), (inputs,))
     package = torch._inductor.aoti_compile_and_package(exported)
-network = torch._inductor.aoti_load_package(package)  # forward alone, for inputs of this shape
+network = torch._inductor.aoti_load_package(package)  # forward pass only, for inputs of this shape
 """
 )
 CELL = """\
@@ -38,7 +38,7 @@ class Network(torch.nn.Module):
     def forward(self, inputs):  # (time, batch, features)
         h = c = inputs.new_zeros(inputs.shape[1], $hidden)
         outputs = []
-        for x in inputs.unbind(0):  # not inputs[t], whose gradient fills zeros at every step
+        for x in inputs.unbind(0):  # inputs[t] would fill a gradient with zeros at every step
             h, c = self.cell(x, (h, c))
             outputs.append(h)
         return self.head($stacked)
@@ -104,7 +104,7 @@ def cell(x, h, c, w, u, b):
 inputs = pt.ftensor3("inputs")  # (time, batch, features)
 zeros = pt.zeros((inputs.shape[1], $hidden), dtype="float32")
 outputs, _ = pytensor.scan(cell, inputs, [zeros, zeros], [w, u, b], return_updates=False)
-scores = pt.dot($seen, head)  # pytensor.grad of a loss of them by the parameters
+scores = pt.dot($seen, head)  # to train: pytensor.grad(loss, parameters)
 network = pytensor.function([inputs], scores, mode="CVM")
 """
 _ONNX = """\
@@ -135,7 +135,7 @@ import onnxruntime
 
 session = onnxruntime.InferenceSession(model.SerializeToString())
 
-def network(inputs):  # forward alone
+def network(inputs):  # forward pass only
     return session.run(None, {"inputs": inputs})[0]
 """
 )
@@ -147,7 +147,7 @@ import openvino
 core = openvino.Core()
 compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU")
 
-def network(inputs):  # forward alone
+def network(inputs):  # forward pass only
     return compiled(inputs)[0]
 """
 )
@@ -162,7 +162,7 @@ shapes["head"] = ($hidden, $classes)
 keys = jax.random.split(jax.random.key(0), len(shapes))
 parameters = {n: 0.05 * jax.random.normal(k, s) for (n, s), k in zip(shapes.items(), keys)}
 
-def network(parameters, inputs):  # (time, batch, features); call it in a jitted step
+def network(parameters, inputs):  # (time, batch, features); call in jax.jit
     def cell(state, x):
         h, c = state
         gates = x @ parameters["w"] + h @ parameters["u"] + parameters["b"]
@@ -211,7 +211,7 @@ class Network(equinox.Module):
         _, outputs = jax.lax.scan(step, (zeros, zeros), inputs)
         return $equinox_head
 
-network = Network(jax.random.key(0))  # jax.vmap(network)(batch of inputs), under equinox.filter_jit
+network = Network(jax.random.key(0))  # in equinox.filter_jit: jax.vmap(network)(batch)
 """
 HAIKU = """\
 import haiku
@@ -224,7 +224,7 @@ def outputs_of(inputs):  # (time, batch, features)
     return haiku.Linear($classes, with_bias=False)($seen)
 
 network = haiku.without_apply_rng(haiku.transform(outputs_of))
-# parameters = network.init(jax.random.key(0), inputs); network.apply under jax.jit
+# parameters = network.init(jax.random.key(0), inputs); call network.apply inside jax.jit
 """
 CUDNN = """\
 import jax
@@ -236,7 +236,7 @@ shapes = {"lstm": (count,), "head": ($width, $classes)}
 keys = jax.random.split(jax.random.key(0), len(shapes))
 parameters = {n: 0.05 * jax.random.normal(k, s) for (n, s), k in zip(shapes.items(), keys)}
 
-def network(parameters, inputs):  # (batch, time, features), on an NVIDIA GPU; under jax.jit
+def network(parameters, inputs):  # (batch, time, features); call in jax.jit on an NVIDIA GPU
     batch, time_steps = inputs.shape[:2]
     state = jnp.zeros(($layers * $directions, batch, $hidden))
     lengths = jnp.full(batch, time_steps, jnp.int32)
@@ -249,7 +249,7 @@ def network(parameters, inputs):  # (batch, time, features), on an NVIDIA GPU; u
 
 
 _IMPORT = "import tensorflow as tf\n\n"
-_CALLED = "\nnetwork = Network()  # in a tf.function, with its gradient\n"
+_CALLED = "\nnetwork = Network()  # call in a tf.function, with its gradient\n"
 _WEIGHTS = """\
         shape = [$features + $hidden, 4 * $hidden]
         self.kernel = tf.Variable(tf.random.uniform(shape, -0.05, 0.05))  # gates i c f o
@@ -287,7 +287,7 @@ WHILE_LOOP = f"""\
 
 DYNAMIC_RNN = f"""\
 {_IMPORT}\
-class Cell(tf.Module):  # BasicLSTMCell, whose class is in the package tf-keras by now
+class Cell(tf.Module):  # does what BasicLSTMCell of the package tf-keras does
     output_size, state_size, get_initial_state = $hidden, ($hidden, $hidden), None
 
     def __init__(self):
@@ -357,7 +357,7 @@ CUDNN_LAYER = f"""\
 {_IMPORT}\
 class Network(tf.Module):
     def __init__(self):
-        weights = tf.random.uniform([$cudnn_size], -0.05, 0.05)  # all of them, as cuDNN wants it
+        weights = tf.random.uniform([$cudnn_size], -0.05, 0.05)  # cuDNN wants one array
         self.weights = tf.Variable(weights)
 {_HEAD}
     def __call__(self, inputs):  # (time, batch, features), on an NVIDIA GPU

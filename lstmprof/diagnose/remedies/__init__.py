@@ -1,13 +1,12 @@
-"""The catalogue of causes, each with its fix, in the order in which fixes are advised.
+"""Causes of slow steps, and the fix that lstmprof advises for each cause.
 
 ::
 
     starting  keras  cells  scans  layers  sequences  launching  waiting  feeding  work  modes
         ─▶ TABLE ─▶ remedies
 
-The fix of a row is advised if the profile shows the row's condition, the row is for the profile's
-framework, and the fix saves enough time. If two runs of one implementation are compared, advice
-that the fast run would also get on its own is omitted.
+``TABLE`` is in the order of advice. Each row is a ``Remedy``: a cause, a fix, and a function that
+looks for the cause in a profile.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from lstmprof.diagnose.remedies import (
 from lstmprof.diagnose.remedies.rows import Remedy
 from lstmprof.diagnose.step_profile import total_ns
 
-#: Most fixes for one kind of time.
+#: Largest number of fixes for one kind of time.
 MOST = 3
-#: Least share of the step, or of two steps' difference, that an advised fix saves.
+#: Smallest saving of an advised fix, as a share of the step or of two steps' difference.
 WORTH = 0.05
 
-#: Framework → beginnings of the addresses of its makers' pages.
+#: Framework → beginnings of the addresses of its documentation and its code.
 _SITES = {
     "torch": ("docs.pytorch.org/", "github.com/pytorch/"),
     "tensorflow": ("www.tensorflow.org/", "github.com/tensorflow/"),
@@ -165,7 +164,7 @@ class Advice:
 
     @property
     def gain(self) -> str:
-        """Return how much the fix saves, as text."""
+        """Return the saving as text, such as ``saves about 3.0 ms``."""
         if self.gain_ns is not None:
             run = in_prose(self.measured_with or "")
             return f"saves {milliseconds(self.gain_ns)} ms, measured with {run}"
@@ -177,12 +176,10 @@ class Advice:
 
     @property
     def sentence(self) -> str:
-        """Return the evidence and the fix in one sentence."""
         return f"{self.seen}; {self.fix}" if self.seen else self.fix
 
     @property
     def text(self) -> str:
-        """Return the evidence, the fix and how much it saves, in one sentence."""
         return f"{self.sentence} ({self.gain})" if self.gain else self.sentence
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,16 +188,16 @@ class Advice:
 
 
 def remedies(finding: Finding) -> tuple[Advice, ...]:
-    """Return the first fixes in the catalogue that fit this kind of time."""
+    """Return at most ``MOST`` fixes for this kind of time, in the order of ``TABLE``."""
     rows = (remedy for remedy in TABLE if finding.kind in remedy.kinds)
     advice = (_advice(remedy, finding) for remedy in rows)
     return tuple(a for a in advice if a is not None)[:MOST]
 
 
 def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
-    """Return the advice whose cause becomes the verdict's cause."""
+    """Return the advice whose cause the verdict names."""
     wide = {row.name for row in TABLE if row.several_kinds}
-    # keep fixes that save at least half of the step or difference, or an unknown time
+    # keep fixes that save at least half of ``whole_ns``, or an unknown time
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
     leading = {row.name: row.kinds for row in TABLE if row.first}
     first = [a for a in large if a.name in leading]
@@ -212,7 +209,7 @@ def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | Non
 
 
 def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
-    """Return the advice of a ``Remedy`` if it fits and saves enough."""
+    """Return a row's advice if its cause fits and its fix saves enough."""
     framework = finding.slow.framework
     if remedy.frameworks and framework not in remedy.frameworks:
         return None
@@ -221,10 +218,10 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         return None
     saves_ns = None if match.saves_ns is None else min(match.saves_ns, _limit_ns(remedy, finding))
     fast, slow = finding.fast, finding.slow
-    # compare implementations; two unknown implementations (None) count as equal
+    # two runs count as alike if both implementations are unknown (None)
     alike = fast and (fast.implementation, fast.framework) == (slow.implementation, framework)
     if fast is not None and alike:
-        # check the fast run: a cause of both runs explains only a part of the difference
+        # give no advice if the cause also slows the fast run
         alone = next((f for f in findings(None, fast) if f.kind == finding.kind), None)
         before = None if alone is None else remedy.decide(alone)
         if before is not None and _is_worth(before.saves_ns, fast.length_ns):
@@ -245,20 +242,20 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
         source=match.source or _source(remedy, framework),
         implementation=match.implementation,
         instead=remedy.instead,
-        # set no upper limit on a CPU: a step may gain more, because caches then hold other data
+        # say "about" on a CPU: a step may gain more, because caches then hold other data
         at_most=match.at_most or slow.device is not None,
     )
 
 
 def _source(remedy: Remedy, framework: str | None) -> str:
-    """Return the first source that is not another framework's page, else the first."""
+    """Return the source to cite, if possible not a page on another framework."""
     others = [site for of, sites in _SITES.items() if of != framework for site in sites]
     own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))
     return remedy.sources[0] if framework not in _SITES else next(own, remedy.sources[0])
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return the most that a fix can save: the time of all kinds that it affects."""
+    """Return the upper limit of a fix's saving, in ns per step."""
     profile = finding.slow
     kinds = {finding.kind, *(remedy.kinds if remedy.several_kinds else ())}
     if profile.device is not None and kinds & set(causes.WAITS):

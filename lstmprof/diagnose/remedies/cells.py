@@ -1,4 +1,4 @@
-"""Causes of slow steps: a layer runs cell by cell, or the program calls it once per time step."""
+"""Causes: a layer runs one cell at a time, or the program calls a layer once per time step."""
 
 from __future__ import annotations
 
@@ -29,33 +29,34 @@ from lstmprof.diagnose.seen.recurrent import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 
-#: Least share of cells after which ``values_in_loop`` needs a read (T cells: T − 1 reads between).
+#: Smallest number of value reads per cell in a loop that reads values (T cells: T − 1 reads).
 _LEAST_READ = 0.5
-#: Fewest calls per step of a loop over time, and without shapes (8 may be layers). Chosen by hand.
+#: Smallest number of calls or cells per step at which lstmprof assumes a loop over time: with known
+#: shapes, and with unknown shapes, because 8 calls may be 8 layers. Chosen by hand.
 _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
 _UNLESS = "unless an input depends on an earlier output"
-#: Least share of the cells' time in a function over trees that runs the cells. Chosen by hand.
+#: Smallest share of the cells' time at which lstmprof assumes that the script's recursive function
+#: runs the cells over trees. Chosen by hand.
 _TREE_SHARE = 0.5
 #: Pattern of an op inside a cell, in a loop over time steps in TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
-#: (framework, device) → (implementation, its layer op, cells for which the op beats a loop).
+#: (framework, device) → (implementation, its layer op, cell types that run faster in this op).
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
-    # without gru: nn.GRU saves only Python and dispatch: 8.3 → 5.7 ms (32 units), 142 → 137 ms
-    # (512)
+    # no gru: nn.GRU saves only Python and dispatch (32 units: 8.3 → 5.7 ms, 512: 142 → 137 ms)
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
     ("tensorflow", "cuda"): (
         "tf-cudnnlstm",
         "keras.layers.{} with the options that cuDNN needs",
         ("lstm", "gru"),
     ),
-    # without cells: BlockLSTM took 1.23 times as long as a loop of cells
+    # no cell type: BlockLSTM took 1.23 times as long as a loop of cells
     ("tensorflow", "cpu"): ("tf-lstmblockfusedcell", "BlockLSTM", ()),
     ("tensorflow1", "cuda"): ("tf1-cudnnlstm", "tf.contrib.cudnn_rnn.Cudnn{}", ("lstm", "gru")),
     ("tensorflow1", "cpu"): ("tf1-lstmblockfusedcell", "tf.contrib.rnn.LSTMBlockFusedCell", ()),
 }
-#: Extra work per time step that no layer op does: (name, ops, library with a kernel for it).
+#: Work in a cell that no layer op does: (name, pattern of its ops, library that has a kernel).
 _EXTRAS = (
     (
         "a normalisation",
@@ -76,13 +77,13 @@ _COMPILED = {
     "tensorflow": "compile the loop: tf.function(jit_compile=True)",
     "jax": "put jax.jit around the scan",
 }
-#: Fix in PyTorch on a CPU; LSTM cell with LayerNorm, eager → compiled (torch 2.13): 3.0 → 9.7 ms,
-#: 29.5 → 18.2 ms.
+#: Fix for PyTorch on a CPU. Compiling an LSTM cell with LayerNorm changed one step from 3.0 to
+#: 9.7 ms, and another step from 29.5 to 18.2 ms (torch 2.13).
 _ON_TORCH_CPU = (
-    "try torch.compile(cell): in two tests on a CPU, the step became 0.6× and 3× as long"
+    "try torch.compile(cell): in tests on a CPU, one step became 0.6× as long, another 3× as long"
 )
-#: Fixes by module: (names, whether the fix helps on a CPU, fix). mLSTM, 128 time steps, CPU: 175 →
-#: 9.4 ms.
+#: Fixes by network: (pattern of module names, whether the fix helps on a CPU, fix). The fix for
+#: mLSTM changed 128 time steps on a CPU from 175 to 9.4 ms.
 _KERNELS = (
     (
         re.compile(r"(?i)mlstm|xlstm"),
@@ -98,17 +99,20 @@ _KERNELS = (
     (
         re.compile(r"(?i)min_?(?:gru|lstm)"),
         True,
-        "compute all time steps at once: use a parallel scan (on a GPU, accelerated-scan)",
+        "compute all time steps at once by a parallel scan (on a GPU: the package "
+        "accelerated-scan)",
     ),
 )
-#: Least runs per time step of an op that counts as work of every time step.
+#: Smallest number of runs per time step at which lstmprof assumes that an op runs in every time
+#: step.
 _EACH = 0.9
 
 
 @Remedy(
     name="nodes of a level together",
     cause="the LSTM cells form trees, and run node by node",
-    fix="call the cell once per level of all trees, from the leaves to the roots (see DGL)",
+    fix="process all trees level by level, leaves first: one cell call per level for all nodes (as "
+    "in DGL)",
     condition="A step runs eight or more LSTM cells one by one, inside a recursive function of "
     "the script",
     kinds=(*HOST, *WORK),
@@ -131,7 +135,7 @@ def cells_of_trees(f: Finding) -> Match | None:
 
 
 def forms_trees(profile: StepProfile) -> bool:
-    """Return whether a function of the script runs cells for the nodes of trees."""
+    """Return whether the script runs LSTM cells node by node over trees."""
     tree, cells = profile.info.script_tree, _cells_in_loops(profile)
     if tree is None or sum(cells.values()) < _SERIES:
         return False
@@ -144,8 +148,9 @@ def forms_trees(profile: StepProfile) -> bool:
     name="layer in one op",
     cause="the layer runs one cell at a time",
     fix="use torch.nn.LSTM, or keras.layers.LSTM on a GPU: one call runs all time steps",
-    condition="A step runs eight or more LSTM cells one by one. In TensorFlow on a CPU, this cause "
-    "requires a faster run with one op for the whole layer as the baseline",
+    condition="A step runs eight or more LSTM cells one by one. lstmprof reports this cause for "
+    "TensorFlow on a CPU only if you compare the run with a faster run that computes the whole "
+    "layer in one op",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
@@ -177,8 +182,8 @@ def layer_in_one_op(f: Finding) -> Match | None:
     name="layer outside compiled code",
     cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
     fix="keep nn.LSTM and nn.GRU out of compiled code: torch.compiler.disable, and allow_rnn=False",
-    condition="One call of compiled code multiplies the hidden state by the weights of all "
-    "gates eight or more times",
+    condition="One call of compiled code runs eight or more matmuls of the hidden state with the "
+    "weights of all gates",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     sources=(
@@ -223,9 +228,10 @@ def loop_asks_host(f: Finding) -> Match | None:
     name="parallel form",
     cause="the network can compute all time steps in parallel, but runs them one by one",
     fix="install the network's GPU kernels, or use the parallel form of the network",
-    condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, minGRU or minLSTM "
-    "calls the same op 32 or more times, and no kernel made for these networks runs. On a GPU, the "
-    "GPU also waits for launches. On a CPU, sLSTM and Mamba do not count",
+    condition="A module, function or range is named after mLSTM, sLSTM, xLSTM, Mamba, minGRU or "
+    "minLSTM, and calls the same op 32 or more times. The step runs no kernel that computes "
+    "all time steps of such a network at once. lstmprof reports this cause on a GPU only if the "
+    "step also waits for kernel launches, and never for sLSTM and Mamba on a CPU",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,
@@ -308,7 +314,7 @@ def values_in_loop(f: Finding) -> Match | None:
 
 
 def form_of(profile: StepProfile) -> str | None:
-    """Return how a run computes its layers, such as ``LAYER_OP`` or ``LOOP``."""
+    """Return how layers run: ``LAYER_OP``, ``CELL_OP`` or ``LOOP``; None if unknown."""
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return row.form_on("cpu" if profile.device is None else "cuda")
@@ -324,7 +330,7 @@ def form_of(profile: StepProfile) -> str | None:
 
 
 def _cells_in_loops(profile: StepProfile) -> dict[str, float]:
-    """Count the LSTM cells per step that run in loops, by form of the loop."""
+    """Return how many LSTM cells run per step, by form (``LOOP`` or ``CELL_OP``)."""
     cells: Counter[str] = Counter()
     for layer in profile.rows("layers"):
         if layer.get("cell") == "lstm" and layer["form"] in (LOOP, CELL_OP):
@@ -349,9 +355,9 @@ def _cell(profile: StepProfile) -> str:
     name="input matmul before the loop",
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="`lstmprof capture` measured one of lstmprof's own implementations (`lstmprof list`)."
-    " The implementation multiplies the input by the weights in every time step. For a run on a "
-    "CPU, this cause also requires that dispatch takes at least half of the step",
+    condition="`lstmprof capture` ran one of lstmprof's built-in LSTMs (`lstmprof list` shows "
+    "them). This LSTM multiplies the input by the weights in every time step. On a CPU, the "
+    "framework also spends at least half of the step on calling ops (dispatch)",
     kinds=(GEMM, LAUNCH, DISPATCH),
     sources=("https://arxiv.org/abs/1604.01946",),
 )
@@ -360,7 +366,7 @@ def input_matmuls(f: Finding) -> Match | None:
     products = _per_cell(f.slow, "products")
     if products < needed + 0.9 or not _written_by_hand(f.slow):
         return None
-    # require mostly calls on a CPU: the fix saves only calls: 2.70 → 2.29 ms, 64.9 → 66.8 ms
+    # on a CPU, the fix saves only calls of ops: 2.70 → 2.29 ms, but 64.9 → 66.8 ms
     mostly_calls = f.kind == DISPATCH and 2 * f.slow_ns >= f.slow.length_ns
     if f.slow.runs_on != "cuda" and not mostly_calls:
         return None
@@ -375,9 +381,9 @@ def input_matmuls(f: Finding) -> Match | None:
     name="fused cell",
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="`lstmprof capture` measured one of lstmprof's own implementations (`lstmprof list`)."
-    " The implementation runs five or more elementwise ops per time step. For a run on a CPU, this "
-    "cause also requires a faster run of torch-compile as the baseline",
+    condition="`lstmprof capture` ran one of lstmprof's built-in LSTMs (`lstmprof list` shows "
+    "them). This LSTM runs five or more elementwise ops per time step. On a CPU, this cause also "
+    "requires a comparison with a faster run of the built-in LSTM torch-compile",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -392,7 +398,7 @@ def separate_gates(f: Finding) -> Match | None:
     seen = f"{count(pointwise)} elementwise ops per time step"
     if f.slow.runs_on == "cuda":
         return Match(seen)
-    # on a CPU, require a fast compiled run: in a test, a compiled cell saved only 0.4 of 45.8 ms
+    # on a CPU, advise only what another run shows: a compiled cell once saved only 0.4 of 45.8 ms
     if f.fast is None or f.fast.implementation != "torch-compile":
         return None
     return Match(seen, fix="use torch.compile(cell)", implementation="torch-compile")
@@ -432,7 +438,7 @@ def variant_cell(f: Finding) -> Match | None:
 
 
 def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
-    """Find work in every time step that a plain LSTM does not do."""
+    """Return what the cell computes besides a plain LSTM: (name, times, library)."""
     loops = [row for row in profile.rows("layers") if row["form"] == LOOP and row["time_steps"]]
     steps = sum(row["time_steps"] * (row["calls"] or 0) for row in loops) / profile.steps
     if not steps:

@@ -1,4 +1,4 @@
-"""Causes: the preparation of the next step's input does not overlap with the current step."""
+"""Causes: the program does not prepare the next step's input while the current step runs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _SINGLE_LOADER = re.compile(r"enumerate\(DataLoader\)#_SingleProcess")
 _WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
 _NEXT_ELEMENT = re.compile(r":IteratorGetNext|^IteratorGetNext")
 _PREFETCH = re.compile(r"Prefetch")
-#: Time to pass a small batch from a DataLoader worker in ns (torch 2.13: 1.0 ms; without workers
-#: 0.06).
+#: Nanoseconds to receive a small batch from a DataLoader worker (torch 2.13: 1.0 ms). Without
+#: workers, a batch takes 0.06 ms.
 _HAND_OVER_NS = 1_000_000
 
 
 @Remedy(
     name="workers",
-    cause="the process that runs the step also makes each batch",
-    fix="set num_workers of the DataLoader: worker processes then make batches during the step",
-    condition="The step waits for a DataLoader. If the DataLoader has no worker processes, the "
-    "wait takes more than 1 ms",
+    cause="the step waits for a batch of its DataLoader",
+    fix="change num_workers of the DataLoader: worker processes make batches during the step",
+    condition="The DataLoader has worker processes, and the step waits for a batch. Or the "
+    "DataLoader has no workers, and the step waits more than 1 ms for a batch",
     kinds=(INPUT,),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),
@@ -45,13 +45,17 @@ def loader(f: Finding) -> Match | None:
                 "worker process"
             )
             return Match(seen, fix=fix, cause=cause)
-        fix = "try more workers, less work per sample, or num_workers=0 (no transfer of batches)"
+        fix = (
+            "try more workers, less work per sample, or num_workers=0 (no transfer between "
+            "processes)"
+        )
         return Match(seen, fix=fix, cause=cause)
     if not times_called(f.slow, _SINGLE_LOADER) or f.slow_ns <= _HAND_OVER_NS:
         return None
     pinned = " and pin_memory=True" if f.slow.device is not None else ""
     fix = f"set num_workers=1 or more{pinned}: workers then make the next batch during the step"
-    return Match(seen, f.slow_ns, fix)
+    cause = "the process that runs the step also makes each batch"
+    return Match(seen, f.slow_ns, fix, cause)
 
 
 @Remedy(
@@ -76,8 +80,8 @@ def dataset(f: Finding) -> Match | None:
     name="input beside the step",
     cause="the step prepares its own input",
     fix="prepare the next batch during the step, in another thread or process",
-    condition="The step has an input phase, such as a range named input, but uses neither a "
-    "DataLoader nor tf.data",
+    condition="A part of the step prepares input (such as a range named input), and the step uses "
+    "neither a DataLoader nor tf.data",
     kinds=(INPUT,),
     sources=(
         "https://docs.pytorch.org/docs/stable/data.html",

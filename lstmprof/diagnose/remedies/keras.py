@@ -1,10 +1,8 @@
-"""Causes: conditions that keep a Keras layer from its fast path.
+"""Causes that keep Keras from running an LSTM or GRU layer with cuDNN, such as a mask.
 
-The conditions are from the documentation of keras.layers.LSTM and GRU ("requirements to use the
-cuDNN implementation") and from keras/src/backend/*/rnn.py of Keras 3.15. With a mask, Keras uses
-cuDNN only on TensorFlow, and only if sequences are padded at the end. On JAX, it uses cuDNN since
-version 3.14 (keras-team/keras#22399). On PyTorch, several versions silently fell back to a loop
-(keras-team/keras#22874).
+Sources: "requirements to use the cuDNN implementation" in the documentation of keras.layers.LSTM
+and GRU, and keras/src/backend/*/rnn.py of Keras 3.15. On JAX, Keras uses cuDNN
+since 3.14 (keras-team/keras#22399). On PyTorch, some versions run a loop (keras-team/keras#22874).
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP, ROWS
 
-#: (op inside a Keras cell that shows an option without cuDNN support, the option to set).
+#: (pattern of an op in a Keras cell that shows an option without cuDNN support, option to set).
 _KERAS = (
     (
         r"(?:lstm|gru)_cell\w*/(?:hard_sigmoid|clip_by_value|Relu6|jit\((?:hard_sigmoid|relu6)\))",
@@ -41,19 +39,19 @@ _KERAS = (
     ),
     (r"(?:lstm|gru)_cell\w*/.*(?:dropout|random_uniform)", "recurrent_dropout=0"),
 )
-#: Patterns of dropout in Keras 3: masks are drawn outside the cell; recurrent dropout needs a
-#: matmul per gate.
+#: Patterns that show recurrent dropout in Keras 3 if both match: masks drawn outside the cell, and
+#: one matmul per gate.
 _DROPOUT = re.compile(r"(?:lstm|gru)\w*/stateless_dropout")
 _PRODUCT_A_GATE = re.compile(r"while/(?:lstm|gru)_cell\w*/MatMul_7:")
 _UNROLLED = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell_\d+/")
 _LOOP = re.compile(r"(?:lstm|gru)\w*\)*/.*while", re.IGNORECASE)
-#: Pattern of a Keras cell's scope. TensorFlow's own cells have other scopes: basic_lstm_cell, or
-#: inside rnn.
+#: Pattern of a Keras cell's name scope, but not of TensorFlow's own cells (basic_lstm_cell).
 _KERAS_CELL = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell\w*/")
-#: Pattern of weight reads, which alone show a layer once Keras 2 has inlined standard_lstm.
+#: Pattern of reads of a layer's weights. Only these reads name the layer once Keras 2 has inlined
+#: the layer's loop (standard_lstm).
 _READS = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/Read(?:_\d)?/ReadVariableOp:")
 _INLINED = re.compile(r"(?:^|PartitionedCall/)while(?:_\d+)?/(?:body/_\d+/while/)?")
-#: Patterns of paths: a cell in a loop (group 1), an op that selects the state by a mask.
+#: Patterns of name-scope paths, with the loop as group 1: a cell, and an op that applies a mask.
 _LOOP_OF_CELL = re.compile(r"(.*while/(?:body/)?)(?:lstm|gru|simple_rnn)_cell\w*/")
 _CHOICE = re.compile(r"(.*while/(?:body/)?)(?:SelectV2(?:_\d+)?(?::SelectV2)?|select_n)")
 _LAYERS_LOOP = re.compile(r"(?i)(?:lstm|gru|rnn)\w*\)*/while/(?:body/)?$")
@@ -61,7 +59,8 @@ _CALLS = re.compile(r"closed_call/|jit\(_where\)/")
 _WHERE, _TANH = re.compile(r"^aten::where$"), re.compile(r"^aten::tanh$")
 _CUDNN = re.compile(r"CudnnRNN|_cudnn_rnn|miopen_rnn|mkldnn_rnn_layer|aten::lstm$|aten::gru$")
 _NAMES = {"torch": "PyTorch", "jax": "JAX"}
-#: Fewest selections by a mask per step in a loop over time steps. Chosen by hand.
+#: Smallest number of uses of a mask per step at which lstmprof assumes a loop over time steps.
+#: Chosen by hand.
 _TIME_STEPS = 8
 _SIMILAR = "batch sequences of similar length"
 
@@ -89,7 +88,7 @@ def keras_without_cudnn(f: Finding) -> Match | None:
 
 
 def unmet_by_keras(profile: StepProfile) -> list[str]:
-    """Return Keras options that cuDNN needs but the run lacks: ``unroll=False``."""
+    """Return Keras options to set so that cuDNN can run: ``unroll=False``."""
     if profile.runs_on != "cuda":
         return []
     row = ROWS.get(profile.implementation or "")
@@ -115,7 +114,6 @@ def _any(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 def is_keras(profile: StepProfile) -> bool:
-    """Return whether the run has a recurrent layer of Keras."""
     row = ROWS.get(profile.implementation or "")
     if row is not None:
         return row.library == "keras"
@@ -129,9 +127,9 @@ def _in_one_op(profile: StepProfile) -> bool:
 
 
 def masks_in_the_loop(profile: StepProfile) -> float:
-    """Count how often per step a layer's loop selects its state by a mask."""
+    """Count how often per step a layer's loop applies a mask to its state."""
     if profile.framework in TORCH:
-        # decide by frames and the number of tanh ops, because PyTorch's ops have no scope
+        # PyTorch's ops have no name scope, so use Keras's Python frames and the number of tanh ops
         times = times_called(profile, _WHERE) if profile.seen.keras_frames else 0.0
         return times if times >= max(times_called(profile, _TANH), _TIME_STEPS) else 0.0
     paths = {_CALLS.sub("", path): times for path, times in profile.seen.paths.items()}
@@ -145,19 +143,18 @@ def masks_in_the_loop(profile: StepProfile) -> float:
 
 
 def masks_seen_going_in(profile: StepProfile) -> bool:
-    """Return whether a Keras model that runs cell by cell got padded sequences."""
+    """Return whether a Keras model that loops over cells got padded sequences."""
     if profile.info.padding is None:
         return False
     return profile.seen.keras_frames or any(map(_LOOP_OF_CELL.match, profile.seen.paths))
 
 
 def is_masked(profile: StepProfile) -> bool:
-    """Return whether a recurrent layer of Keras has a mask."""
     return masks_in_the_loop(profile) > 0 or masks_seen_going_in(profile)
 
 
 def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
-    """Return whether a path is the loop of a recurrent layer, inlined or not."""
+    """Return whether a name-scope path is the loop of a recurrent layer."""
     named = _LAYERS_LOOP.search(loop) is not None
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 
@@ -166,9 +163,9 @@ def _is_recurrent_loop(loop: str, paths: Iterable[str]) -> bool:
     name="pad at the end",
     cause="a mask makes the recurrent layer run one time step at a time",
     fix=f"pad sequences at the end (padding='post'), as cuDNN requires; {_SIMILAR}",
-    condition="No single op runs the whole recurrent layer. The layer selects values by a mask "
-    "eight or more times per step, or `lstmprof run` saw padded sequences in a Keras "
-    "model that masks its input",
+    condition="No single op runs the whole recurrent layer, and one of two signs shows a mask: the "
+    "layer applies a mask eight or more times per step, or `lstmprof run` saw a Keras model mask "
+    "padded sequences",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     sources=(
@@ -184,6 +181,7 @@ def masked(f: Finding) -> Match | None:
         return None
     parts = [f"the layer applies the mask {often(f.slow, times)}"] if counted else []
     if f.slow.framework in TENSORFLOW:
+        # only Keras on TensorFlow uses cuDNN with a mask, and only with padding at the end
         side = {"front": "at the front", "behind": "at the end"}.get(f.slow.info.padding or "")
         parts += [f"sequences are padded {side}"] if side else []
         no_use = f.slow.runs_on == "cpu" or side == "at the end"
@@ -224,9 +222,8 @@ def standard_loop(f: Finding) -> Match | None:
     name="a layer op for Keras",
     cause="Keras runs the layer as a loop over time steps, not in one op",
     fix="with PyTorch, use torch.nn.LSTM; with JAX, Keras 3.14 or jax.experimental.rnn.lstm",
-    condition="Keras runs a recurrent layer on PyTorch or on a GPU with JAX, and no single op runs "
-    "the whole layer. On a GPU, the profile also shows no known obstacle to cuDNN, such as "
-    "a mask",
+    condition="Keras runs the recurrent layer in several ops, on PyTorch, or on JAX and a GPU. If "
+    "a GPU runs the layer, the profile shows no known obstacle to cuDNN, such as a mask",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     sources=(
@@ -253,8 +250,8 @@ def own_loop(f: Finding) -> Match | None:
         return None
     if on_torch:
         return Match(
-            f"{_version(profile)} did not use cuDNN: Keras before 3.10 cannot use cuDNN, and some "
-            "later versions silently fail to use it",
+            f"{_version(profile)} did not use cuDNN: Keras before 3.10 never uses cuDNN on "
+            "PyTorch, and some later versions silently fall back to a loop",
             fix="upgrade Keras, or use torch.nn.LSTM",
         )
     return Match(

@@ -33,35 +33,35 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.step_profile.contributors import Contributor
 from lstmprof.implementations import LOOP
 
-#: The category of kernels whose work does not grow with the batch size.
+#: Category of kernels whose work does not grow with the batch size.
 _NOT_OF_THE_BATCH = "optimizer"
-#: Pattern of frames and ranges of code that Inductor compiled, which launches kernels from Python.
+#: Pattern of Python frames and ranges of code from Inductor, which launches kernels from Python.
 INDUCTOR = re.compile(
     r"torchinductor|/c[0-9a-z]{40,}\.py|torch/_(?:inductor|dynamo)/|Torch-Compiled Region"
     r"|CompiledFxGraph|CompiledFunction"
 )
-#: Pattern of ops whose result size depends on data; the host waits for the size, which CUDA graphs
-#: forbid.
+#: Pattern of ops whose output shape depends on the data. The host waits for this shape, so a CUDA
+#: graph cannot contain such ops.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
 _GRAPH = "torch.compile(mode='reduce-overhead')"
 _COLLECTIVE = "collective"
 _NOT_XLA = re.compile(r":(?:CTCLoss|CudnnRNN|BlockLSTM|LSTMBlockCell|GRUBlockCell)\w*$")
 _FUSED = re.compile(r"_fused_(?:adam|sgd|adagrad)|FusedAdam|FusedSgd|FusedAdagrad", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"Optimizer\.step#(\w+)\.step")
-#: The optimizers of torch.optim with an argument ``fused``.
+#: Optimizers of torch.optim that accept ``fused=True``.
 _CAN_FUSE = ("Adam", "AdamW", "SGD", "Adagrad")
 _XLA = "tf.function(jit_compile=True)"
 _XLA_OF_KERAS = "model.compile(jit_compile=True)"
-_UNROLL = "set unroll=True of the Keras layer: its time steps then run without a loop"
+_UNROLL = "set unroll=True in the Keras layer: the layer then runs its time steps without a loop"
 
 
 @Remedy(
     name="CUDA graph",
     cause="the GPU waits for each kernel launch",
     fix=f"replay the step as a CUDA graph, if its shapes are constant: {_GRAPH}",
-    condition="The GPU waits for launches, and nothing prevents a graph: shapes are constant, "
-    "and the step has no tracing, no CTC loss, no communication and no op whose "
-    "result size depends on the data",
+    condition="The GPU waits for launches, and nothing prevents a CUDA graph of the step: shapes "
+    "are constant, and the step has no tracing, no CTC loss, no communication between ranks and no "
+    "op whose result size depends on the data",
     kinds=HOST,
     frameworks=TORCH,
     sources=(
@@ -88,7 +88,7 @@ def cuda_graph(f: Finding) -> Match | None:
 
 
 def _can_be_captured(profile: StepProfile) -> bool:
-    """Return whether a CUDA graph could replay the step, and none does yet."""
+    """Return whether a CUDA graph could replay the step, but does not yet."""
     info, workload = profile.info, profile.info.workload
     if info.cuda_graph or profile.seen.graph or is_retraced(profile):
         return False
@@ -127,8 +127,9 @@ def compiled_step(f: Finding) -> Match | None:
     name="fuse elementwise ops",
     cause="each elementwise op reads its inputs from memory and writes its result to memory",
     fix="fuse elementwise ops with torch.compile: fused ops read and write memory once",
-    condition="Ten or more elementwise kernels per step take at least half of the elementwise "
-    "time on a GPU, and no compiler, such as Triton or XLA, made these kernels",
+    condition="A GPU runs ten or more elementwise kernels per step, and no kernel comes from a "
+    "compiler such as Triton or XLA. These kernels take at least half of the time of elementwise "
+    "ops and reductions",
     kinds=(MEMORY,),
     frameworks=TORCH,
     instead="the fused kernels",
@@ -150,9 +151,9 @@ def unfused(f: Finding) -> Match | None:
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The optimizer has a fused form, but the step does not use it. Either the optimizer "
-    "takes at least half of the elementwise time, of the dispatch time or of the Python time. Or "
-    "the GPU waits for launches, and the optimizer launches ten or more kernels per step",
+    condition="The step does not use the fused form of the optimizer. Either the GPU waits "
+    "for launches and the optimizer runs ten or more kernels per step, or the optimizer takes at "
+    "least half of the elementwise, dispatch or Python time",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     several_kinds=True,
@@ -181,7 +182,6 @@ def fused_optimizer(f: Finding) -> Match | None:
 
 
 def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
-    """Return the time per step that the optimizer takes."""
     return sum(
         c.ns
         for c in contributors
@@ -190,7 +190,7 @@ def _optimizing_ns(contributors: Iterable[Contributor]) -> int:
 
 
 def _can_fuse(profile: StepProfile) -> bool:
-    """Return whether the optimizer has a fused form."""
+    """Return whether the optimizer accepts ``fused=True``."""
     if profile.info.workload.optimizer is not None:
         return True
     rows = [*profile.rows("ops"), *profile.rows("ranges")]
@@ -202,7 +202,7 @@ def _can_fuse(profile: StepProfile) -> bool:
     name="XLA",
     cause="TensorFlow runs the step op by op, without XLA",
     fix=f"compile the function with XLA: {_XLA}",
-    condition="The run does not use XLA. A GPU waits for the launches of ops that XLA can "
+    condition="The run does not use XLA. Either a GPU waits for the launches of ops that XLA can "
     "compile, or a CPU runs a Keras layer as a loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
@@ -213,7 +213,7 @@ def xla(f: Finding) -> Match | None:
     row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.runs_on == "cpu"
     if profile.info.xla or is_retraced(profile) or is_compiled(profile):
         return None
-    # on a CPU, only unroll Keras (4.8 → 4.4 ms): XLA made steps 1.1 to 1.25 times as long
+    # on a CPU, advise unroll=True (4.8 → 4.4 ms): XLA made steps 1.1 to 1.25 times as long
     if on_cpu:
         if row is not None or not is_keras(profile) or form_of(profile) != LOOP:
             return None

@@ -1,9 +1,8 @@
 """Causes: a cuDNN or MIOpen layer runs slow kernels, or copies its weights.
 
-``_cudnn_rnn`` copies the weights on every call unless they are in one piece of memory
-(copy_weights_to_flat_buf_views in aten/src/ATen/native/cudnn/RNN.cpp). flatten_parameters() does
-this once, but does nothing if two weights share memory or differ in type (torch/nn/modules/rnn.py).
-``miopen_rnn`` always copies them (aten/src/ATen/native/miopen/RNN_miopen.cpp).
+``_cudnn_rnn`` copies the weights on every call unless flatten_parameters() has put all weights into
+one buffer (copy_weights_to_flat_buf_views in aten/src/ATen/native/cudnn/RNN.cpp). ``miopen_rnn``
+always copies the weights (aten/src/ATen/native/miopen/RNN_miopen.cpp).
 """
 
 from __future__ import annotations
@@ -52,10 +51,11 @@ _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BF
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _MEET = "let cuDNN run its persistent kernels"
-#: Most hidden units for which fewer units are advised at once; fewer units change the network.
+#: Largest hidden size for which lstmprof considers both types of persistent kernels, also the type
+#: for few hidden units. Fewer units change the network.
 _FEW_UNITS = 256
 _ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
-#: Fewest weight arrays of a layer; fewer copies per call are not copies of the weights.
+#: Smallest number of weight arrays of a layer: fewer copies per call do not copy the weights.
 _WEIGHTS = 4
 _FLATTENS = "aten::_cudnn_rnn_flatten_weight"
 _MIOPEN = "aten::miopen_rnn"
@@ -63,7 +63,7 @@ _MIOPEN = "aten::miopen_rnn"
 
 @dataclass(frozen=True)
 class Run:
-    """One pass of a cuDNN layer: the algorithm PyTorch requested, and the one that ran."""
+    """One pass of a cuDNN layer, with the algorithms requested and seen to run."""
 
     way: str
     requested: Choice
@@ -76,7 +76,7 @@ class Run:
 
     @property
     def refused(self) -> bool:
-        """Return whether cuDNN ran standard kernels although PyTorch requested persistent ones."""
+        """Return whether cuDNN refused the persistent kernels that PyTorch requested."""
         return self.standard and self.requested.algorithm not in (STANDARD, None)
 
 
@@ -101,7 +101,6 @@ class OnCudnn:
 
 
 def layers_on_cudnn(profile: StepProfile) -> list[OnCudnn]:
-    """Return the layers that PyTorch runs on cuDNN."""
     if profile.device is None or profile.framework != "torch":
         return []
     gpu = gpu_of(profile.info.device_facts.get(str(profile.device)))
@@ -126,7 +125,7 @@ def _layer_of_row(row: dict[str, Any], gpu: Gpu) -> OnCudnn:
 
 
 def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
-    """Yield the layer of a captured run, for profiles without recorded shapes."""
+    """Yield the layer of the run's workload, for profiles without recorded shapes."""
     info, workload = profile.info, profile.info.workload
     if info.framework != "torch" or info.kernels_used != CUDNN or not workload:
         return
@@ -154,8 +153,8 @@ def _captured_layer(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
     name="persistent kernels",
     cause="cuDNN runs its standard kernels instead of the faster persistent kernels",
     fix=f"{_MEET}, which need certain batch sizes, hidden sizes and element types",
-    condition="The names of the kernels show that cuDNN ran its standard kernels, or the layer "
-    "violates one of PyTorch's conditions for persistent kernels",
+    condition="Either the names of the kernels show that cuDNN ran its standard kernels, or the "
+    "names show nothing about this and PyTorch requests standard kernels for this layer",
     kinds=(GEMM, MEMORY, LAUNCH),
     frameworks=TORCH,
     sources=(
@@ -186,7 +185,7 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
 
 
 def _needs(runs: list[Run], hidden: int) -> str:
-    """Return the fewest changes with which cuDNN would run persistent kernels."""
+    """Return the smallest set of changes that lets cuDNN run persistent kernels."""
     large = [r.needs for run in runs if (r := run.requested.refusal_of(STATIC))]
     small = [r.needs for run in runs if (r := run.requested.refusal_of(SMALL_H))]
     ways = [list(needs) for needs in large[:1]]
@@ -226,7 +225,7 @@ def layer_on_miopen(f: Finding) -> Match | None:
     name="flatten_parameters",
     cause="the layer copies its weights into one block of memory on every call",
     fix="call flatten_parameters() once, after the model has moved to the GPU",
-    condition="Each call of a cuDNN or MIOpen layer copies its weights, in four or more copies",
+    condition="Each call of a cuDNN or MIOpen layer runs four or more copies inside the layer's op",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     sources=(
@@ -245,6 +244,7 @@ def weights_apart(f: Finding) -> Match | None:
     if copies[0].within == _MIOPEN:
         fix = "make fewer, longer calls of the layer: on MIOpen, each call copies the weights"
     elif f.slow.seen.flattens:
+        # flatten_parameters() is in torch/nn/modules/rnn.py
         fix = (
             "share no weights and mix no dtypes in a layer: flatten_parameters() skips such layers"
         )
@@ -299,7 +299,7 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
 
 
 def _weight_facts(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the copies if each layer call makes enough to copy all weights."""
+    """Keep copies only if each call of the layer makes enough to copy all weights."""
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}

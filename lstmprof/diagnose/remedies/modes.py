@@ -1,4 +1,4 @@
-"""Causes: a mode or a setting adds work: checks, fills, denormals, threads."""
+"""Causes: a mode or setting slows the step: NaN checks, fills, denormals, too many threads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def anomaly_mode(f: Finding) -> Match | None:
     if not nodes or checks < nodes:
         return None
     times = often(f.slow, checks / f.slow.steps)
-    # give no saving, because a part of the work of anomaly mode has no events
+    # leave the saving unknown, because some work of anomaly mode has no events
     return Match(f"autograd checks gradients for NaN {times} ({_CHECK})")
 
 
@@ -57,10 +57,10 @@ def anomaly_mode(f: Finding) -> Match | None:
     name="flush denormals",
     cause="the CPU computes with denormal numbers, which is slow",
     fix="flush denormals to zero: torch.set_flush_denormal(True)",
-    condition="On a CPU, matmuls of one shape take at least eight times as long in one part of "
-    "every step as in another part. Or the backward op of a layer takes at least "
-    "eight times as long as its forward op. Or only the faster of two runs flushed "
-    "denormals",
+    condition="On a CPU, matmuls of the same shape take at least eight times as long in one part "
+    "of every step as in another part. Or the backward op of a recurrent layer takes at least "
+    "eight times as long as the forward op. Or you compare two runs, and only the faster run "
+    "flushed denormals",
     kinds=(*WORK, causes.SLOWER),
     frameworks=TORCH,
     sources=(
@@ -92,8 +92,8 @@ def denormals(f: Finding) -> Match | None:
     cause="there are more threads than CPUs, or threads wait for each other",
     fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
     "OMP_WAIT_POLICY=passive)",
-    condition="A CPU runs the step with more threads than CPUs. Or the same calls take longer "
-    "in the slower of two runs, although the slower run keeps more CPUs busy",
+    condition="A run without a GPU has more threads than CPUs. Or you compare two runs, and the "
+    "slower run keeps more CPUs busy but takes longer for the same calls",
     kinds=(*HOST, *WORK, causes.SLOWER),
     sources=(
         "https://github.com/tensorflow/tensorflow/issues/33138",
@@ -112,7 +112,7 @@ def crowded(f: Finding) -> Match | None:
 
 @Remedy(
     name="settings of the faster run",
-    cause="the same calls take longer than in the faster run, which has other settings",
+    cause="the two runs have different settings, and the same calls take longer in this run",
     fix="use the settings of the faster run",
     condition="The two runs differ in a setting, and the same calls take longer in the slower run",
     kinds=(causes.SLOWER,),
@@ -157,7 +157,7 @@ def debugging(f: Finding) -> Match | None:
     if launches:
         number = f"{count(launches)} launches{profile.per_step}"
         seen = f"{number} return only after their kernel has ended"
-        # save at most the shorter of busy and idle time, which overlap without these waits
+        # without these waits, busy and idle time overlap, so the saving is at most the shorter
         saves_ns = min(profile.busy_ns, profile.length_ns - profile.busy_ns)
         cause = "each launch call waits for its kernel, as with CUDA_LAUNCH_BLOCKING=1"
         return Match(
@@ -216,8 +216,8 @@ def gradient_hooks(f: Finding) -> Match | None:
     name="compute once",
     cause="the backward pass computes the forward pass again (checkpointing)",
     fix="call the layer without torch.utils.checkpoint, if memory allows",
-    condition="Nodes of the backward pass run ops of a forward pass (aten::lstm, lstm_cell, linear "
-    "…)",
+    condition="The backward pass runs ops of the forward pass, such as aten::lstm, aten::lstm_cell "
+    "or aten::linear",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,

@@ -1,4 +1,4 @@
-"""One row of the catalogue of causes (``Remedy``), and helpers for rows."""
+"""One row of the catalogue of causes (``Remedy``), and helper functions for rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from lstmprof.diagnose.findings import Finding, causes
 from lstmprof.diagnose.seen import Fact, Gaps
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 
-#: Kinds of time of many causes: waits for the host; matmuls and elementwise ops.
+#: Kinds of time in which the host holds up the step.
 HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
+#: Kinds of time in which a device or CPU computes: matmuls and elementwise ops.
 WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
-#: TensorFlow 1, which has other functions; profiles without a version count as TensorFlow 2.
+#: Framework of fixes for TensorFlow 1. A profile without a version counts as TensorFlow 2.
 TENSORFLOW_1 = ("tensorflow1",)
-#: Smallest number of kernels or launches per step that counts as "many". Chosen by hand.
+#: Smallest number of kernels or launches that lstmprof treats as many. Chosen by hand.
 SERIES = 10
 _COMPILED_OP = re.compile(r"^Torch-Compiled|CompiledF|^TorchDynamo|^XlaLaunch|:Xla(?:Launch|Run)")
 _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
@@ -42,7 +43,7 @@ Decide = Callable[[Finding], Match | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """One cause of a slow step; decorates the function that looks for the cause."""
+    """One cause of a slow step, and the function that looks for the cause."""
 
     name: str
     cause: str
@@ -57,18 +58,18 @@ class Remedy:
     decide: Decide = field(init=False)
 
     def __call__(self, decide: Decide) -> Remedy:
-        """Store the decorated function as ``decide``, and take its place."""
+        """Store the decorated function as ``decide``; its name then means this row."""
         object.__setattr__(self, "decide", decide)
         return self
 
 
 def from_facts(f: Finding, facts: Sequence[Fact], seen: str) -> Match | None:
-    """Match these events with a template of the evidence: ``{name} runs {times}``."""
+    """Return a match with the filled-in text ``seen``, or None without facts."""
     return Match(in_words(f.slow, seen, facts), total(facts)) if facts else None
 
 
 def in_words(profile: StepProfile, seen: str, facts: Sequence[Fact]) -> str:
-    """Fill a template such as ``{name} runs {times}`` with facts about events."""
+    """Fill in a template such as ``{name} runs {times}``."""
     name, number = cropped(facts[0].name), sum(fact.count for fact in facts)
     return seen.format(
         name=name,
@@ -89,7 +90,7 @@ def often(profile: StepProfile, number: float) -> str:
 
 
 def often_in_all(profile: StepProfile, facts: Iterable[Fact]) -> str:
-    """Return the number of these events in total as text: ``40 times per step``."""
+    """Return how often all these events run, such as ``40 times per step``."""
     return often(profile, sum(fact.count for fact in facts))
 
 
@@ -103,7 +104,7 @@ def total(facts: Iterable[Fact]) -> int:
 
 
 def layers_ns(profile: StepProfile, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Return the layers' time in both passes, in ns per step."""
+    """Return the layers' forward plus backward time, in ns per step."""
     took = (
         ((row["forward_ns"] or 0) + (row["backward_ns"] or 0)) * (row["calls"] or 0) for row in rows
     )
@@ -111,32 +112,31 @@ def layers_ns(profile: StepProfile, rows: Iterable[Mapping[str, Any]]) -> int:
 
 
 def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
-    """Count the ops and ranges per step whose name matches."""
+    """Return the calls per step of all ops and ranges that match ``pattern``."""
     rows = [*profile.rows("ops"), *profile.rows("ranges")]
     times: int = sum(r["count"] for r in rows if pattern.search(r["name"]))
     return times / profile.steps
 
 
 def series_of_launches(finding: Finding) -> int | None:
-    """Return the time of the gaps between kernels, if slow launches explain the gaps."""
+    """Return the idle time between kernels, if slow launches cause this time."""
     gaps = finding.slow.seen.gaps
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:
-        # launches explain nothing: few kernels, or kernels longer than the gaps before them
+        # launches do not cause the gaps: kernels are few, or longer than the gaps
         return None
     waits_ns = max(gaps.all_ns, finding.slow.waits_for_host_ns)
-    # explain usual gaps only, because unusually long gaps have another cause
+    # unusually long gaps have another cause, so usual gaps must be at least half of the waits
     return gaps.usual_ns if 2 * gaps.usual_ns >= waits_ns else None
 
 
 def is_mostly_calls(profile: StepProfile) -> bool:
-    """Return whether dispatch and Python take at least half of the step."""
     kinds = causes.by_kind(profile)
     calling_ns = sum(total_ns(kinds[kind]) for kind in (causes.DISPATCH, causes.PYTHON))
     return 2 * calling_ns >= profile.length_ns
 
 
 def kernels_and_gaps(gaps: Gaps) -> str:
-    """Return a clause with the median kernel and the median idle gap before a kernel."""
+    """Return the median kernel and the median idle gap before a kernel, as text."""
     kernel, gap = quantity(gaps.kernel_ns, "ns"), quantity(gaps.gap_ns, "ns")
     return f"the median kernel takes {kernel}, and the median idle gap before a kernel takes {gap}"
 

@@ -1,8 +1,7 @@
-"""Causes: loops over time steps in JAX, PyTensor and Theano.
+"""Causes: loops over time steps in JAX (``lax.scan``), PyTensor and Theano (``Scan``).
 
-JAX's ``lax.scan`` is a ``while`` of XLA, whose instructions have paths like
-``jit(step)/jvp(RNN_0)/while/body/OptimizedLSTMCell_0/dot_general``. PyTensor's Scan is an operator
-that calls a compiled function once per time step.
+The names of XLA instructions show JAX's loops:
+``jit(step)/jvp(RNN_0)/while/body/OptimizedLSTMCell_0/dot_general``.
 """
 
 from __future__ import annotations
@@ -30,10 +29,11 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import LOOP
 
-#: Fewest matmuls, or runs of a loop's body, per step of a loop over time steps. Chosen by hand.
+#: Smallest number of matmuls, or of runs of a loop's body, per step at which lstmprof assumes a
+#: loop over time. Chosen by hand.
 _SERIES = 8
 _PRODUCT = re.compile(r"while/body/.*dot_general$")
-#: Pattern of ops that the loop runs for each matmul, and for each matmul's gradient.
+#: Pattern of matmuls in the loop, and of ops that every matmul adds to the loop.
 _BY_MATMUL = re.compile(r"while/body/.*(?:dot_general|transpose|add_any)$")
 _JAX_TANH = re.compile(r"while/body/.*tanh$")
 _LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile(r"(?i)gru")
@@ -69,7 +69,7 @@ def scanned_layer(f: Finding) -> Match | None:
 
 
 def scanned(profile: StepProfile) -> str | None:
-    """Return words for a layer in a loop of JAX that cuDNN could compute: ``the LSTM``."""
+    """Name a layer in a JAX loop that cuDNN could compute, such as ``the LSTM``."""
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return "the layer" if row.form_on("cuda") == LOOP and row.library != "keras" else None
@@ -113,8 +113,8 @@ def small_loop(f: Finding) -> Match | None:
     name="gates together",
     cause="the loop over time steps runs many small ops: one matmul for each gate",
     fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
-    condition="A CPU runs a recurrent layer of JAX with several matmuls per time step, each for"
-    " some of the gates, and dispatch takes a quarter of the step or more",
+    condition="A recurrent layer of JAX on a CPU computes its gates by several matmuls per time "
+    "step instead of one. Calling ops (dispatch) takes a quarter of the step or more",
     kinds=(DISPATCH,),
     frameworks=JAX,
     sources=(
@@ -126,7 +126,7 @@ def small_loop(f: Finding) -> Match | None:
 def gates_apart(f: Finding) -> Match | None:
     profile = f.slow
     rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]
-    # on a CPU, XLA calls a loop's ops one by one, which takes longer than the work of small ops
+    # XLA on a CPU calls the ops of a loop one by one, so calls take longer than small ops
     if profile.runs_on != "cpu" or not rows or 4 * f.slow_ns < profile.length_ns:
         return None
     steps = sum((row["time_steps"] or 0) * (row["calls"] or 0) for row in rows) / profile.steps

@@ -1,8 +1,8 @@
 """Causes: PyTorch layers that run one time step or one sequence at a time.
 
-Either the program calls the layer for parts of its input, or oneDNN has no op for the layer on a
-CPU: it computes only nn.LSTM, in float32 or bfloat16 and without a projection. ATen then loops over
-time steps (aten/src/ATen/native/RNN.cpp).
+Either the program calls the layer for parts of its input, or oneDNN cannot run the layer on a CPU.
+oneDNN runs only nn.LSTM in float32 or bfloat16 without a projection. For other layers, ATen loops
+over time steps (aten/src/ATen/native/RNN.cpp).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.implementations import LAYER_OP
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
-#: Fewest backward ops of x[t] per step of a loop over time: on one shape; of unknown shapes. Chosen
-#: by hand.
+#: Smallest number of backward ops of x[t] per step at which lstmprof assumes a loop over time: of
+#: the most frequent shape, or of all shapes if shapes are unknown. Chosen by hand.
 _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
 #: Value of the column ``library`` for layers that ATen computes itself.
 _NO_LIBRARY = "ATen"
@@ -44,15 +44,15 @@ _PAD_ALL = "pad the sequences to one length (pad_sequence), and call the layer o
     name="unbind before the loop",
     cause="for each x[t] in the loop, the backward pass writes a gradient as large as the whole x",
     fix="iterate over x.unbind(0) instead of indexing x[t]",
-    condition="The backward op of indexing (aten::select_backward) runs once per time step of "
-    "the network",
+    condition="The backward op of x[t] (aten::select_backward) runs once per time step of the "
+    "recurrent network",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
     several_kinds=True,
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
 )
 def indexed_time_steps(f: Finding) -> Match | None:
-    # leave it to another remedy if Keras wrote the loop, or a layer runs once per time step
+    # other causes cover loops of Keras, and layers that are called once per time step
     if is_keras(f.slow) or one_time_step_per_call.decide(f):
         return None
     ops = f.slow.rows("ops")
@@ -93,10 +93,11 @@ def one_by_one(f: Finding) -> Match | None:
 
 @Remedy(
     name="slice at once",
-    cause="slices are read or written one by one; each slice's gradient is as large as the tensor",
+    cause="the code slices a tensor many times, and each slice's gradient is as large as the "
+    "tensor",
     fix="read all slices with one split or unbind; write them with one stack, cat or torch.where",
-    condition="A step runs eight or more backward nodes named SliceBackward or CopySlices that do "
-    "not belong to PyTorch's own layers",
+    condition="A step runs eight or more backward nodes named SliceBackward or CopySlices, outside "
+    "PyTorch's own layers",
     kinds=(*WORK, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
     several_kinds=True,
@@ -112,7 +113,7 @@ def slices(f: Finding) -> Match | None:
 @Remedy(
     name="pad instead of pack",
     cause="a CPU computes packed sequences one time step at a time",
-    fix="pad the sequences, in batches of similar length: oneDNN then runs the layer in one op",
+    fix="group sequences by length, and pad each batch: oneDNN then runs the layer in one op",
     condition="A CPU runs a layer over packed sequences, and each time step op by op",
     kinds=(*WORK, COPY, DISPATCH, PYTHON),
     frameworks=TORCH,
@@ -143,7 +144,7 @@ def relaid_input(f: Finding) -> Match | None:
 
 
 def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) -> Match | None:
-    """Match layers that ATen runs op by op on a CPU, if ``is_reason`` holds for their row."""
+    """Match layers that ATen runs op by op on a CPU for the given reason."""
     profile = finding.slow
     rows = [
         row
@@ -194,8 +195,7 @@ def in_bfloat16(finding: Finding) -> Match | None:
     sources=(_RNN,),
 )
 def no_lstm(finding: Finding) -> Match | None:
-    # require mostly calls: nn.LSTM saves calls (64 units: nn.GRU 14.6 ms, nn.LSTM 9.7 ms), not
-    # matmuls (256 units)
+    # nn.LSTM saves calls (64 units: nn.GRU 14.6 ms, nn.LSTM 9.7 ms), but no matmuls (256 units)
     if not is_mostly_calls(finding.slow):
         return None
     return _off_library(finding, lambda row: str(row["cell"]).startswith(("gru", "rnn")))
@@ -220,7 +220,7 @@ def in_float64(f: Finding) -> Match | None:
     name="project afterwards",
     cause="with proj_size, nn.LSTM cannot run as one op on a CPU",
     fix="if you can change the model, omit proj_size and project the outputs by nn.Linear",
-    condition="A CPU runs each time step of a PyTorch LSTM with a projection (proj_size) op by op",
+    condition="A PyTorch LSTM has a projection (proj_size), and a CPU runs each time step op by op",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     several_kinds=True,

@@ -1,4 +1,4 @@
-"""Causes: runtime start, tracing and compilation inside the steps, and operators run one by one."""
+"""Causes: the runtime starts or functions compile inside the steps, or ops run one by one."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM, loads
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.runs.fields import Recompiled
 
-#: Patterns of torch.compile's events: the search for a compiled version, and the run of this
-#: version.
+#: Patterns of torch.compile's events: a search for a compiled version, and a run of this version.
 _LOOKUP, _COMPILED_REGION = (
     re.compile(f"^{name}") for name in ("TorchDynamo Cache Lookup", "Torch-Compiled Region")
 )
-#: Share of the longest compilation above which a function with a known change is blamed. Chosen by
-#: hand.
+#: Smallest compile time, as a share of the longest, at which a function is preferred because the
+#: reason for its compilation is known. Chosen by hand.
 _EXPLAINS = 0.25
 _WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
@@ -44,8 +43,8 @@ _HOW_NOT_TO_TRACE = {
     "prints the reasons",
     "tensorflow": "pass tensors, not Python numbers, to the tf.function; if shapes vary, set "
     "reduce_retracing=True",
-    "jax": "call jax.jit before the loop; keep shapes and dtypes constant; "
-    "JAX_EXPLAIN_CACHE_MISSES=1 logs why",
+    "jax": "call jax.jit before the loop; keep shapes and types constant; "
+    "JAX_EXPLAIN_CACHE_MISSES=1 logs causes",
 }
 #: (what changed before a function was compiled again, framework) → the fix.
 _KEEP = {
@@ -77,7 +76,7 @@ _ON_LOADING = {
     "HIP": "https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_runtime_api/"
     "initialization.html",
 }
-#: Pattern of compilers that ROCm's libraries call, and of MIOpen's functions that call compilers.
+#: Pattern of ROCm's compilers, and of MIOpen's functions that call compilers.
 _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildprogram)")
 
 
@@ -85,9 +84,9 @@ _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildpr
     name="profile later",
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
-    condition="A profiled step loads code (for example by cuModuleLoad). Or the first launch, "
-    "GPU call or op of the profiled steps takes at least 1 ms and many times as long "
-    "as later calls",
+    condition="A profiled step loads code (for example by cuModuleLoad). Or the first call of a "
+    "CUDA or HIP function, or of an op, takes at least 1 ms and at least ten times as long as "
+    "later calls of this function or op",
     kinds=(START,),
     first=True,
     sources=tuple(_ON_LOADING.values()),
@@ -109,7 +108,7 @@ def starts(f: Finding) -> Match | None:
 
 
 def _first_call(call: Fact) -> str:
-    """Return a clause that compares a first call with later calls."""
+    """Return text such as ``the first cuInit took 90 ms, later calls took 5 µs``."""
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
@@ -125,8 +124,8 @@ def _first_call(call: Fact) -> str:
     cause="functions are traced or compiled inside the profiled steps",
     fix="keep shapes and types constant, and create compiled functions once, before the training "
     "loop",
-    condition="The profiled steps contain events of a compiler or of tracing (tracing turns Python "
-    "code into a graph)",
+    condition="The profiled steps contain events of a compiler, or of tracing, which turns Python "
+    "code into a graph",
     kinds=(COMPILE,),
     first=True,
     sources=(
@@ -167,14 +166,13 @@ def retraces(f: Finding) -> Match | None:
 
 
 def _longest_compiled(profile: StepProfile) -> str | None:
-    """Return the op whose compilations take most time, preferably one with a known change."""
+    """Return the op that takes longest to compile, preferably an op with a known reason."""
     spent_ns: Counter[str] = Counter()
     for fact in profile.seen.compiled:
         if fact.within:
             spent_ns[fact.within] += fact.ns
     ops = spent_ns.most_common()
-    # prefer functions whose change is known: JAX also compiles its own again
-    # (``jax.random.normal``)
+    # JAX also compiles its own functions again (``jax.random.normal``): prefer known reasons
     explained = [(op, ns) for op, ns in ops if _change(profile, _function(op)) is not None]
     if explained and explained[0][1] >= _EXPLAINS * ops[0][1]:
         return explained[0][0]
@@ -184,14 +182,14 @@ def _longest_compiled(profile: StepProfile) -> str | None:
 def _change(profile: StepProfile, function: str | None) -> Recompiled | None:
     """Return what changed before a function was compiled again."""
     changes = profile.info.recompiled or ()
-    # assume the function that was compiled most often: PyTorch's events name no function
+    # PyTorch's events name no function: assume the function that was compiled most often
     if profile.framework in TORCH:
         return max(changes, key=lambda each: each.times or 0, default=None)
     return next((each for each in changes if function and each.function == function), None)
 
 
 def _in_words(change: Recompiled) -> str:
-    """Return a clause on what changed, such as ``epoch changed from 3 to 4``."""
+    """Say what changed, such as ``epoch changed from 3 to 4``."""
     argument = cropped(change.argument or "")
     if change.changed == "function":
         return "the script creates the function anew"
@@ -306,7 +304,7 @@ def miopen_compiles(f: Finding) -> Match | None:
     return from_facts(f, calls, "{name} and similar calls take {ms}")
 
 
-#: Pattern of JAX's own functions; outside jax.jit, JAX compiles a program for each function.
+#: Pattern of JAX's own functions. JAX compiles one program per function outside jax.jit.
 _OWN = re.compile(
     r"_?(?:scan|while(?:_loop)?|cond|switch|fori_loop|map|add(?:_any)?|sub(?:tract)?|mul(?:tiply)?"
     r"|(?:true_)?div(?:ide)?|floor_divide|neg(?:ative)?|abs(?:olute)?|exp2?|expm1|log1?p?|tanh|sqrt"
@@ -322,9 +320,10 @@ _OWN = re.compile(
     r"|ones(?:_like)?|eye|tri[lu]?|ravel|norm|threefry\w*|random_\w+|uniform|normal|bernoulli|split"
     r"|fold_in|rng_\w+|stop_gradient|erf\w*|nan_to_num)"
 )
-#: Fewest repeated compilations without step markers: a warm-up does 1, or 2 with gradients.
+#: Smallest number of compilations at which lstmprof reports that a function is compiled repeatedly.
+#: A warm-up compiles once, or twice with gradients.
 _AGAIN = 3
-#: Pattern of events that TensorFlow records when Python calls an operator.
+#: Pattern of events in which Python calls an operator of TensorFlow.
 _CALLING = re.compile(
     r"EagerLocalExecute: (?!__).*|EagerExecute|EagerKernelExecute|KernelAndDeviceFunc::Run"
     r"|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|tf\.constant"
@@ -335,8 +334,8 @@ _CALLING = re.compile(
     name="jit the whole",
     cause="JAX calls many small compiled programs instead of one program for the whole step",
     fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
-    condition="A step makes ten or more calls of small compiled programs, such as single JAX "
-    "operators. Or JAX compiles single operators in several steps",
+    condition="A step calls small compiled programs ten or more times (JAX compiles every operator "
+    "outside jax.jit to such a program). Or JAX compiles single operators in several steps",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
     several_kinds=True,
@@ -361,7 +360,7 @@ def jitted_whole(f: Finding) -> Match | None:
         f"compiled programs such as {_called(programs[0].name)} are called "
         f"{often(f.slow, _calls(programs))}"
     )
-    # find programs longer than all small programs together: the step itself, not its helpers
+    # a program that takes longer than all small programs together is the step itself
     wholes = [p for p in f.slow.seen.programs if p not in programs and p.ns > total(programs)]
     if not wholes:
         return Match(seen, saves)
@@ -369,13 +368,13 @@ def jitted_whole(f: Finding) -> Match | None:
     return Match(
         seen,
         saves,
-        fix=f"move these calls into {whole}, which is already compiled; prepare batches with NumPy",
+        fix=f"call JAX only inside the compiled function {whole}; prepare batches with NumPy",
         cause=f"the step calls many small JAX programs outside {whole}",
     )
 
 
 def _compiled_alone(f: Finding) -> Match | None:
-    """Match programs that JAX compiles for its own functions outside jax.jit."""
+    """Match repeated compilation of JAX's own functions outside jax.jit."""
     name = compiled_alone(f.slow)
     if name is None:
         return None
@@ -388,14 +387,14 @@ def _compiled_alone(f: Finding) -> Match | None:
 
 
 def compiled_when(profile: StepProfile) -> str:
-    """Return text such as ``in 3 steps``, or ``5 times`` without step markers."""
+    """Say how often functions compile: ``in 3 steps``; without markers ``5 times``."""
     if profile.marked:
         return f"in {number_of(profile.seen.compiled_steps, 'step', 'steps')}"
     return often(profile, profile.seen.compiled[0].count)
 
 
 def compiled_alone(profile: StepProfile) -> str | None:
-    """Return the function whose repeated compiling takes longest, if it is JAX's own."""
+    """Return JAX's own function (``add``) if its repeated compilation takes longest."""
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
         return None
@@ -404,7 +403,7 @@ def compiled_alone(profile: StepProfile) -> str | None:
 
 
 def is_compiled_again(profile: StepProfile) -> bool:
-    """Return whether compilation repeats, beyond a warm-up."""
+    """Return whether something is compiled more often than in a warm-up."""
     facts = profile.seen.compiled
     if profile.marked:
         changes = (_change(profile, _function(fact.within)) for fact in facts)
@@ -415,9 +414,9 @@ def is_compiled_again(profile: StepProfile) -> bool:
 
 
 def small_programs(profile: StepProfile) -> Sequence[Fact]:
-    """Return the small JAX programs that a run calls, if it calls many."""
+    """Return the small JAX programs of a run, or nothing if calls are few."""
     programs = profile.seen.programs
-    # count as small: JAX's own functions, and programs that run many times per step
+    # small programs are JAX's own functions, and programs that run many times per step
     small = [p for p in programs if _is_own(p.name) or (profile.marked and p.count >= SERIES)]
     wholes = _calls(programs) - _calls(small)
     return small if _calls(small) >= SERIES * max(1.0, wholes) else ()
@@ -442,8 +441,9 @@ def _called(name: str) -> str:
     cause="TensorFlow runs the step eagerly, operator by operator",
     fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
     "run_eagerly=False)",
-    condition="A step runs ten or more eager operators per call of a tf.function, and the calls"
-    " of these operators take at least half of the dispatch time",
+    condition="A step runs ten or more eager operators per call of a tf.function. If the step is "
+    "slow because of dispatch (calling ops), calls of eager operators are at least half of the "
+    "dispatch time",
     kinds=HOST,
     frameworks=TENSORFLOW,
     several_kinds=True,
@@ -467,13 +467,13 @@ def outside_of_a_function(f: Finding) -> Match | None:
 
 
 def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
-    """Return the time to call these programs or ops from Python."""
+    """Return the host time of calling these programs or ops."""
     names = {fact.name for fact in called}
     return total([fact for fact in profile.seen.called if fact.name in names])
 
 
 def eager_operators(profile: StepProfile) -> Sequence[Fact]:
-    """Return the TensorFlow operators that run outside any tf.function, if they are many."""
+    """Return operators outside any tf.function, or nothing if calls are few."""
     eager = profile.seen.eager
     functions = [fact for fact in eager if FUNCTION.match(fact.name)]
     operators = [fact for fact in eager if not FUNCTION.match(fact.name)]

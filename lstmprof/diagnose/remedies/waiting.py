@@ -37,8 +37,11 @@ from lstmprof.events.schema import KERAS_LAYER, PHASES
 from lstmprof.events.threads import VALUE_READS
 from lstmprof.implementations import LAYER_OP
 
-_READ_ONCE = "count or compare whole tensors on the device, and call .item() or .tolist() once"
-#: Least share of the step in reads of values, or waits without frames, for a fix. Chosen by hand.
+_READ_ONCE = (
+    "compute with whole tensors on the device, and call .item() or .tolist() only once, at the end"
+)
+#: Smallest share of the step at which lstmprof blames reads of GPU values, or Python code that the
+#: profile does not show. Chosen by hand.
 _MUCH = 0.2
 #: Pattern of Python frames in profiles of torch.profiler.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
@@ -51,12 +54,12 @@ _FREES = re.compile(r"Free|Release")
 _MAKES = re.compile(
     r"aten::(?:normal|uniform|bernoulli|random|rand\w*|multinomial|fill|zero|arange)_?$"
 )
-#: Pattern of frames and ranges that only wait, or that belong to a framework or the profiler.
+#: Pattern of frames and ranges that are not the script's own work: waits, framework, profiler.
 _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-#: Distributed training: (wrapper's ops, its communication kernels, how to overlap the kernels).
+#: Fixes for distributed training: (pattern of a wrapper's ops, of its communication kernels, fix).
 _OVERLAP = (
     (
         re.compile(r"FullyShardedDataParallel|FSDP::"),
@@ -72,7 +75,6 @@ _OVERLAP = (
 
 
 def _blocking_calls_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
-    """Return the blocking calls inside ops whose name fits ``inside``."""
     return [h for h in f.slow.seen.blocking_calls if h.within is not None and inside(h.within)]
 
 
@@ -105,7 +107,7 @@ def values_read(f: Finding) -> Match | None:
 
 
 def _read_from_device(f: Finding) -> Match | None:
-    """Match if the host reads values from the GPU and waits for them."""
+    """Find reads of GPU values for which the host waits."""
     reads = f.slow.seen.read
     times = sum(fact.count for fact in reads)
     much = total(reads) >= _MUCH * f.slow.length_ns
@@ -127,8 +129,8 @@ def _read_from_device(f: Finding) -> Match | None:
     name="pin memory",
     cause="copies from pageable memory cannot overlap the step",
     fix="use pin_memory() and non_blocking=True: copies of pinned memory can overlap the step",
-    condition="The step copies from or to pageable memory. For each such copy, the driver first "
-    "copies the data to a buffer of its own",
+    condition="The step copies from or to pageable memory. The driver sends such data through a "
+    "pinned buffer, which takes a second copy",
     kinds=(SYNC, COPY, INPUT),
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
@@ -156,8 +158,8 @@ def pageable_copies(f: Finding) -> Match | None:
     name="keep data on the GPU",
     cause="the GPU waits for copies from and to the host's memory",
     fix="leave the data on the GPU, or copy it on a second stream while kernels run",
-    condition="Copies between host and GPU take at least half of the time in which the GPU runs "
-    "copies but no kernels. Copies from or to pageable memory do not count",
+    condition="Copies between host and GPU take at least half of the time in which the GPU only "
+    "copies. Not all of these copies use pageable memory",
     kinds=(COPY,),
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device",
@@ -202,7 +204,8 @@ def device_synchronised(f: Finding) -> Match | None:
 @Remedy(
     name="event sooner",
     cause="work in a GPU stream waits for an event of another stream",
-    fix="record the event as soon as its data is ready; launch independent work before the wait",
+    fix="record the event right after the kernel that makes the data; launch other work before the "
+    "wait",
     condition="Launched GPU work waits for an event of another stream, or for a host function in "
     "its own stream",
     kinds=(QUEUE,),
@@ -232,11 +235,10 @@ def queued_work(f: Finding) -> Match | None:
 
 @Remedy(
     name="launch ahead",
-    cause="the GPU runs out of work while the host waits for the GPU, and starts the next work "
-    "late",
+    cause="the GPU goes idle, and starts launched work late, during a blocking call of the host",
     fix="let the host launch ahead: read values or synchronise once, after all launches",
-    condition="The host is in a blocking call (such as cudaStreamSynchronize), and the GPU is "
-    "idle although work is already launched. This happens two or more times per step",
+    condition="The GPU is idle during two or more blocking calls per step (such as "
+    "cudaStreamSynchronize), although launched work is queued",
     kinds=(QUEUE,),
     first=True,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
@@ -285,8 +287,8 @@ def allocations(f: Finding) -> Match | None:
     name="overlap communication",
     cause="ranks communicate while their devices compute nothing",
     fix="start communication earlier, on another stream, so that it overlaps with computation",
-    condition="Collectives run while the device computes nothing, and the device also computes at "
-    "other times of the step",
+    condition="Collectives run while the device computes nothing. They could overlap with the "
+    "device's computation in the rest of the step",
     kinds=(COLLECTIVE,),
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
@@ -315,7 +317,6 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return how long the device waits for other ranks per step."""
     return profile.straggler.waits_ns(profile.rank_device) if profile.straggler else 0
 
 
@@ -354,16 +355,16 @@ def late_rank(f: Finding) -> Match | None:
     late = lane_words(*straggler.rank_device)
     does = f", which {straggler.meanwhile.words}" if straggler.meanwhile else ""
     cause = f"{lane_words(*profile.rank_device)} waits {in_ms(profile, waits_ns)} for {late}{does}"
-    fix = f"diagnose why {late} is late (--rank), and give all ranks the same amount of work"
+    fix = f"run diagnose --rank to see why {late} is late, and give all ranks equal work"
     return Match("", round(share * waits_ns), fix, cause)
 
 
 @Remedy(
     name="group by length",
-    cause="ranks wait in collectives for a late rank, which differs from step to step",
+    cause="ranks wait in collectives for a late rank, and the late rank changes from step to step",
     fix="give all ranks the same amount of work in each step: group samples by length",
-    condition="In at least three quarters of the steps, one rank arrives late in the "
-    "collectives, but not always the same rank",
+    condition="At least three quarters of the steps have a rank that arrives late in the "
+    "collectives, and this rank is not the same in all steps",
     kinds=tuple(causes.KINDS),
     several_kinds=True,
     first=True,
@@ -381,7 +382,8 @@ def late_in_turn(f: Finding) -> Match | None:
 @Remedy(
     name="compute on the device",
     cause="the GPU waits for an op that computes on the CPU",
-    fix="run the op on the GPU, or before the step: in the DataLoader or once at the start",
+    fix="move the op from the CPU to the GPU, to the DataLoader, or to the code before the "
+    "first step",
     condition="While the GPU waits, an op computes on the CPU for 0.1 ms or more",
     kinds=(causes.CPU_OP,),
     sources=(
@@ -405,9 +407,10 @@ def computed_on_cpu(f: Finding) -> Match | None:
 @Remedy(
     name="record frames",
     cause="the GPU waits for Python code that the profile does not show",
-    fix="record Python frames to see this code: torch.profiler (with_stack=True) or lstmprof run",
+    fix="record Python frames, to see which code runs: torch.profiler (with_stack=True) or "
+    "lstmprof run",
     condition="The profile has no Python frames. The GPU waits for at least a fifth of the step "
-    "while the host runs Python or unrecorded work",
+    "while the host runs Python code, or work that the profile does not contain",
     kinds=(PYTHON, causes.UNRECORDED),
     frameworks=TORCH,
     sources=("https://docs.pytorch.org/docs/stable/profiler.html",),
@@ -427,10 +430,10 @@ def hidden_python(f: Finding) -> Match | None:
 
 @Remedy(
     name="look inside",
-    cause="one range or Python function takes most of the time in which no op runs",
+    cause="one Python function, or one annotated range, takes most of the time in which no op runs",
     fix="profile this function with a sampling profiler: py-spy record --native",
-    condition="One range or Python function of your code takes more than half of the time that "
-    "counts as Python",
+    condition="One Python function, or one annotated range (such as record_function), takes more "
+    "than half of the time in which Python code runs between ops",
     kinds=(PYTHON, causes.RANGE),
     sources=("https://github.com/benfred/py-spy",),
 )

@@ -26,29 +26,31 @@ from lstmprof.diagnose.seen import DenseTable, Product
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: Largest share of a float32 matmul that TF32 saves (A100: 156 instead of 19.5 TFLOP/s).
+#: Largest share of a float32 matmul's time that TF32 saves (A100: 156, not 19.5 TFLOP/s).
 _TF32_SAVES = 7 / 8
-#: Patterns: GPUs with TF32 (compute capability 8.0 or later), and kernels made for such GPUs.
+#: Pattern of GPUs with TF32 (compute capability 8.0 or later).
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
+#: Pattern of kernels that were made for GPUs with TF32.
 _AMPERE_KERNEL = re.compile(r"^(?:ampere|sm80|sm86|sm89|sm90)_|cutlass_(?:80|90)")
 #: Pattern of cuBLAS kernels for float32 matmuls without tensor cores.
 _FLOAT32_PRODUCT = re.compile(r"sgemm(?!.*tf32)|simt_sgemm")
 #: 16-bit types, as Kineto writes them.
 _HALF = ("c10::Half", "c10::BFloat16")
-#: Fewest casts per step of a loop with casts. Chosen by hand.
+#: Smallest number of casts per step at which lstmprof assumes casts in a loop over time. Chosen by
+#: hand.
 _LOOPED = 8
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
-#: Least compute capability of NVIDIA GPUs with tensor cores, and the exception: GTX 16 series
-#: (7.5).
+#: Smallest compute capability of NVIDIA GPUs with tensor cores, times 10.
 _FIRST_WITH_TENSOR_CORES = 70
+#: Pattern of GPUs without tensor cores despite compute capability 7.5.
 _WITHOUT_TENSOR_CORES = re.compile(r"\bGTX 16\d\d")
-#: Pattern of kernels without tensor cores; others have a number before ``gemm`` (s884gemm,
-#: h16816gemm).
+#: Pattern of matmul kernels without tensor cores. Kernels with tensor cores have a number before
+#: ``gemm`` (s884gemm, h16816gemm).
 _SCALAR = re.compile(r"(?i)(?<![0-9])[sh]gemm(?!\w*(?:tensorop|hmma))|simt|magma_\w*gemm")
-#: Pattern of CUTLASS kernels for unaligned rows, which load fewer than 8 elements at once.
+#: Pattern of CUTLASS kernels that load fewer than 8 elements at once, because rows are unaligned.
 _UNALIGNED = re.compile(r"align[124](?![0-9])")
-#: Share of an embedding's rows below which a step looks up few rows. Chosen by hand.
+#: Largest share of an embedding table's rows that lstmprof treats as few rows. Chosen by hand.
 _FEW_ROWS = 0.25
 #: Number of 16-bit elements in the 16 bytes that a tensor core reads at once.
 _ALIGNED = 8
@@ -84,7 +86,8 @@ def repeated(f: Finding) -> Match | None:
     name="cast once before the loop",
     cause="autocast casts weights and inputs in every time step",
     fix="cast weights and inputs once, before the loop over time steps",
-    condition="Layers run one cell at a time, and a step has eight or more casts to half precision",
+    condition="Recurrent layers compute one time step at a time, and each training step has eight "
+    "or more casts to half precision",
     kinds=(CAST,),
     frameworks=TORCH,
     sources=(
@@ -103,7 +106,7 @@ def casts_each_time_step(f: Finding) -> Match | None:
 
 
 def _casts_to_half(f: Finding) -> Match | None:
-    """Match casts to 16-bit types in a loop, for profiles that do not record the precision."""
+    """Match casts to 16-bit types in a loop, if the profile has no precision."""
     rows = [r for r in f.slow.rows("casts") if r["to_dtype"] in _HALF]
     times = sum(r["count"] for r in rows) / f.slow.steps
     if times < _LOOPED or form_of(f.slow) not in (CELL_OP, LOOP):
@@ -112,8 +115,8 @@ def _casts_to_half(f: Finding) -> Match | None:
     return Match(
         f"{count(times)} casts to half precision take {in_ms(f.slow, took)}",
         took,
-        fix="cast once, before the loop, or run a small layer in float32 (autocast(…, "
-        "enabled=False))",
+        fix="cast once, before the loop over time steps, or run small layers in float32 "
+        "(autocast(…, enabled=False))",
     )
 
 
@@ -121,7 +124,7 @@ def _casts_to_half(f: Finding) -> Match | None:
     name="keep one type",
     cause="an op casts tensors from one element type to another",
     fix="avoid casts: create each tensor in the dtype that the next op uses",
-    condition="The profile contains casts, and shows which op makes most of these casts",
+    condition="The profile names the op whose casts take the most time",
     kinds=(CAST,),
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -193,7 +196,7 @@ def tf32(f: Finding) -> Match | None:
 @Remedy(
     name="cuDNN's CTC",
     cause="the CTC loss runs on PyTorch's own kernels, not cuDNN's",
-    fix="meet cuDNN's conditions: concatenated int32 targets on the CPU, inputs of full length, "
+    fix="meet cuDNN's conditions: concatenated int32 targets on the CPU, all input_lengths = T, "
     "and blank=0",
     condition="A kernel of PyTorch's own CTC loss (ctc_loss_log_alpha) runs",
     kinds=(causes.CTC,),
@@ -208,7 +211,8 @@ def native_ctc(f: Finding) -> Match | None:
 @Remedy(
     name="float32 without tensor cores",
     cause="half precision runs on a GPU without tensor cores",
-    fix="try float32: without tensor cores, half precision saves memory but no time in matmuls",
+    fix="try float32: this GPU has no tensor cores, so half precision saves memory but no time in "
+    "matmuls",
     condition="Matmuls in float16 or bfloat16 run on a GPU without tensor cores: compute "
     "capability below 7.0, or the GTX 16 series",
     kinds=(GEMM, CAST),
@@ -224,7 +228,7 @@ def no_tensor_cores(f: Finding) -> Match | None:
 
 
 def _without_tensor_cores(profile: StepProfile) -> str | None:
-    """Return words for the GPU, such as ``a GTX 1660``, if it has no tensor cores."""
+    """Return text such as ``a GTX 1660`` for a GPU without tensor cores, else None."""
     facts = profile.info.device_facts.get(str(profile.device))
     sm = gpu_of(facts).sm
     if facts is not None and sm is not None and sm < _FIRST_WITH_TENSOR_CORES:
@@ -238,8 +242,8 @@ def _without_tensor_cores(profile: StepProfile) -> str | None:
     name="multiples of 8",
     cause="sizes that are not a multiple of 8 make half-precision matmuls slow",
     fix="pad the sizes of these matmuls to multiples of 8",
-    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8, and the matmul's "
-    "kernel either uses no tensor cores or is made for unaligned rows",
+    condition="A dimension of a float16 or bfloat16 matmul is not a multiple of 8. The matmul's "
+    "kernel uses no tensor cores, or is a kernel for rows that are not aligned to 16 bytes",
     kinds=(GEMM,),
     sources=(
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/",
@@ -273,8 +277,8 @@ def odd_sizes(f: Finding) -> Match | None:
     cause="the gradient and the optimizer process all rows of an embedding table, although a step "
     "uses few rows",
     fix="use nn.Embedding(…, sparse=True) with SparseAdam or SGD, which update only the used rows",
-    condition="The step runs aten::embedding_dense_backward, although it looks up at most a "
-    "quarter of the embedding's rows. No output layer shares the weights of the "
+    condition="The step runs aten::embedding_dense_backward, although the step looks up at "
+    "most a quarter of the embedding's rows. No output layer shares the weights of the "
     "embedding",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
@@ -296,7 +300,7 @@ def dense_table(f: Finding) -> Match | None:
 
 
 def tables_of_few_rows(profile: StepProfile) -> list[DenseTable]:
-    """Return the embedding tables that have dense gradients but few used rows."""
+    """Return embedding tables of which a step uses few rows, with dense gradients."""
     return [t for t in profile.seen.dense_tables if t.looked_up <= _FEW_ROWS * t.rows]
 
 

@@ -1,13 +1,10 @@
-"""The least time of a workload's step on its device, and how close a run comes to it.
-
-The roofline of S. Williams, A. Waterman and D. Patterson (2009), applied to each part of a step.
-The times of the parts are added, because each part needs the result of the part before:
+"""The roofline of a step: the least time that the step can take on its device.
 
     t = Σ over parts of max(flops / peak matmul rate, bytes / peak copy rate)
 
-This is a bound, not a forecast: a recurrent matmul counts as one large matmul, although it is a
-series of small ones that cannot fill a GPU. A tiny network may beat its bound, because caches are
-faster than memory copies.
+The parts run one after the other. A layer's recurrent matmuls count as one large matmul, so even
+a perfect program may take longer. A tiny network may take less time, because caches are faster
+than memory copies. Source: S. Williams, A. Waterman and D. Patterson (2009).
 """
 
 from __future__ import annotations
@@ -26,11 +23,11 @@ from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.runs.metadata import RunInfo, condition
 from lstmprof.workloads import Workload, checked
 
-#: Categories of a layer's work: in ``rnn`` ops, or in matmuls and elementwise kernels.
+#: Categories of a layer's work: one ``rnn`` op, or separate matmuls and elementwise kernels.
 LAYER_CATEGORIES = ("rnn", "gemm", "pointwise")
-#: Most layers and inputs of a workload with a roofline, because counting the work takes long.
+#: Largest numbers of layers and inputs for a roofline: counting more work takes too long.
 _MOST_LAYERS, _MOST_INPUTS = 1000, 2**28
-#: Conditions in which runs agree that share their peak rates.
+#: Conditions on which the peak rates of a run depend.
 _PEAK_CONDITIONS = ("device", "precision", "threads")
 
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
@@ -62,13 +59,12 @@ class Bound:
 
     @property
     def limit(self) -> str:
-        """Return ``compute`` or ``memory``, whichever takes longer."""
         return "compute" if (self.compute_ns or 0.0) > self.memory_ns else "memory"
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The busy time and the least time of some categories of work, such as ``gemm``."""
+    """The busy time and the least time of categories of work, such as ``gemm``."""
 
     categories: tuple[str, ...]
     busy_ns: float
@@ -76,10 +72,9 @@ class Reach:
 
     @property
     def share(self) -> float | None:
-        """Return the least time divided by the busy time."""
         if self.bound_ns is None or not self.busy_ns:
             return None
-        # the share exceeds 1 if data is cached, or if a peak rate was measured too low
+        # the share exceeds 1 if caches hold the data, or if a measured peak rate is too low
         return self.bound_ns / self.busy_ns
 
 
@@ -102,12 +97,10 @@ class Roofline:
 
     @property
     def share(self) -> float | None:
-        """Return the least time divided by the clean step."""
         return self.step_ns / self.clean_ns if self.clean_ns else None
 
     @property
     def memory_share(self) -> float | None:
-        """Return which share of the least time is limited by memory."""
         memory_ns = sum(bound.ns for bound in self.bounds if bound.limit == "memory")
         return memory_ns / self.step_ns if self.step_ns else None
 
@@ -119,7 +112,6 @@ class Roofline:
 
 
 def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
-    """Return the least time of each part of a step's work at these peak rates."""
     return tuple(
         Bound(
             row,
@@ -133,14 +125,13 @@ def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
 def roofline(
     rows: Sequence[Cost], peaks: Peaks, clean_ns: float, busy_ns: Mapping[str, float]
 ) -> Roofline:
-    """Return the roofline of a step from its work and the busy time of each category."""
     least = bounds(rows, peaks)
     return Roofline(clean_ns, peaks, least, _reaches(least, busy_ns))
 
 
 def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reach, ...]:
-    """Compare busy time with least time per category, the longest busy time first."""
-    # join the categories of an rnn op: its matmuls and elementwise work cannot be separated
+    """Compare busy time with least time by category of work, longest busy first."""
+    # an ``rnn`` op does matmuls and elementwise work at once, so compare their sum
     together = LAYER_CATEGORIES if busy_ns.get("rnn") else ()
     groups = {
         together if category in together else (category,)
@@ -156,7 +147,7 @@ def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reac
 
 
 def workload_of(info: RunInfo) -> Workload | None:
-    """Return the workload in run.json, unless it is invalid or too large."""
+    """Return the workload in run.json, or None if invalid or too large."""
     values = {name: value for name, value in asdict(info.workload).items() if value is not None}
     try:
         workload = checked(Workload(**values))
@@ -175,7 +166,7 @@ def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
 
 
 def recorded(info: RunInfo) -> Peaks | None:
-    """Return the peak rates in run.json, if they are valid."""
+    """Return the peak rates in run.json, or None without valid rates."""
     peaks = info.peaks
     if peaks is None or not peaks.gemm_flops_per_s or not peaks.copy_bytes_per_s:
         return None
@@ -184,13 +175,12 @@ def recorded(info: RunInfo) -> Peaks | None:
 
 
 def highest(peaks: Iterable[Peaks]) -> Peaks | None:
-    """Return the highest matmul rate and the highest copy rate of some runs."""
     rates = [(each.gemm_flops_per_s, each.copy_bytes_per_s) for each in peaks]
     return Peaks(*map(max, zip(*rates, strict=True))) if rates else None
 
 
 def parsed(text: str) -> Peaks:
-    """Parse the user's peaks: ``67e12,3.35e12`` or ``67TFLOP/s,3.35TB/s``."""
+    """Parse the value of --peaks: ``67e12,3.35e12`` or ``67TFLOP/s,3.35TB/s``."""
     parts = text.split(",")
     if len(parts) != 2:
         raise UsageError(f"--peaks '{text}' is not a matmul rate and a copy rate", _EXAMPLE)
@@ -209,7 +199,7 @@ def roofline_of(
     profile: StepProfile, others: Iterable[StepProfile], given: Peaks | None
 ) -> Roofline | None:
     """Return the roofline of a run, with the user's or the best measured peak rates."""
-    # take the best rates of all runs: a library may be slow here (MKL on another maker's CPU)
+    # use the best rates of all runs: one run's library may be slow (MKL on a CPU of another maker)
     alike = [
         other
         for other in (profile, *others)
@@ -224,11 +214,12 @@ def roofline_of(
 
 
 def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
-    """Return the time of the matmuls divided by their least time."""
+    """Return the time of the matmuls divided by their least time, at least 1."""
     if limit is None:
         raise UsageError(
             f"{profile.name}: the roofline of its matmuls is unknown",
-            "give a run of lstmprof capture, and the peaks of its device with --peaks",
+            "use a run that lstmprof capture recorded, and give the device's peak rates with "
+            "--peaks",
         )
     bound = sum(each.ns for each in limit.bounds if each.cost.category == "gemm")
     spent = total_ns(

@@ -47,24 +47,26 @@ from lstmprof import workloads
 from lstmprof.workloads import GATES, Workload, parameter_shapes
 
 FORWARD, DATA, WEIGHTS, UPDATE = "forward", "backward_data", "backward_weights", "optimizer"
+#: Bytes of a parameter or its gradient (float32) and of a token (int64), and bytes that a cast from
+#: float32 to 16 bits reads and writes.
 MASTER_BYTES, TOKEN_BYTES, CAST_BYTES = 4, 8, 6
 
 
 @dataclass(frozen=True)
 class Pointwise:
-    """Elementwise operations of a cell, per unit and time step."""
+    """Numbers of elementwise operations of a cell, per unit and time step."""
 
     forward: int  # σ, tanh and √ count as 1
     backward: int
     saved: int  # numbers kept for backward: LSTM gates and c, GRU gates and U h
 
 
-#: Cell → elementwise work, counted from the equations; backward adds the gradients of bias and h,
-#: and tanh(c) again.
+#: Cell → elementwise work, counted from the equations. The backward pass also adds up the gradients
+#: of bias and h, and computes tanh(c) again.
 CELLS = {"lstm": Pointwise(17, 28, 5), "gru": Pointwise(14, 21, 4), "rnn": Pointwise(3, 5, 0)}
 
-#: Optimizer → (operations, numbers moved besides the gradient) per parameter; Adam:
-#: arXiv:1412.6980, section 2.
+#: Optimizer → (operations, numbers read or written besides the gradient), both per parameter. The
+#: numbers of Adam are from arXiv:1412.6980, section 2.
 OPTIMIZERS = {"adam": (12, 6), "sgd": (2, 2)}
 
 #: Loss → category of its work.
@@ -73,7 +75,7 @@ _LOSS = {"ce": "softmax_loss", "mse": "softmax_loss", "ctc": "ctc", "mean": "red
 
 @dataclass(frozen=True)
 class Cost:
-    """The work of one part of a step: both directions of a layer in one pass."""
+    """The work of one part of a step in one pass, with both directions of a layer."""
 
     part: str
     work: str
@@ -85,7 +87,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The sizes of a step that depend on the data, the mode and the precision."""
+    """Sizes that depend on the data, the mode and the precision of a step."""
 
     rows: int  # N: time steps of all sequences
     outputs: int  # R: time steps whose outputs the loss uses
@@ -133,12 +135,15 @@ def _layer(w: Workload, s: _Sizes, layer: int) -> Iterator[Cost]:
     inflow, outflow = s.rows * inputs, s.rows * width
     into, back = GATES[w.cell] * width * inputs, GATES[w.cell] * width * w.hidden
     yield from _cell(w, s, layer)
+    # count no writes of the gates: gates and gradients of gates can stay on the chip
     yield _gemm("input", FORWARD, layer, s.rows * into, element * (into + inflow))
     yield _gemm("recurrent", FORWARD, layer, s.rows * back, element * back)
     if not s.training:
         return
+    # the input features need no gradient
     if layer or w.vocabulary:
         yield _gemm("input", DATA, layer, s.rows * into, element * (into + inflow))
+    # omit each sequence's first time step, because the initial state needs no gradient
     if s.rows > w.batch:
         yield _gemm("recurrent", DATA, layer, (s.rows - w.batch) * back, element * back)
     for part, read, matrix in (("input", inflow, into), ("recurrent", outflow, back)):
@@ -205,7 +210,7 @@ def _optimizer(w: Workload, s: _Sizes) -> Cost:
     parameters = sum(prod(shape) for shape in parameter_shapes(w).values())
     unused = (w.vocabulary - s.tokens) * w.features if w.vocabulary else 0
     used = parameters - unused
-    # count all rows for Adam, which also changes embedding rows outside the batch
+    # Adam changes all rows of the embedding, also rows outside the batch
     changed = parameters if w.optimizer == "adam" else used
     moved_bytes = MASTER_BYTES * (accesses * changed + used)
     return Cost("optimizer", UPDATE, "optimizer", None, operations * changed, moved_bytes)

@@ -1,11 +1,11 @@
-"""What a profile shows besides times, to decide which fixes fit.
+"""What a profile shows besides times, such as blocking calls: the evidence for causes.
 
 ::
 
     lane ─▶ calls  waits  work  recurrent  autograd ─▶ Seen
-    contexts (what a time interval serves: input, compiling, reading values)
+    contexts (purpose of a time interval: input, compiling, reading values)
 
-A lane is one device of a rank, or the rank's host.
+A lane has the events of a rank's host and of at most one device.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Seen:
-    """Facts about one device or host, such as casts of weights."""
+    """What a profile shows about one device or host, such as casts of weights."""
 
-    # the function of the same name in ``FACTS`` describes each field
+    # for the meaning of a field, see the function in ``FACTS`` with the name of the field
     framework: str | None = None
     gaps: Gaps | None = None
     loading: tuple[Fact, ...] = ()
@@ -128,7 +128,6 @@ def seen_in(
     intervals: Intervals,
     info: RunInfo,
 ) -> Seen:
-    """Collect all observations about one device, or about the host."""
     lane = Lane(events, windows, device, intervals)
     return Seen(
         framework=info.framework or calls.framework(events),

@@ -1,9 +1,8 @@
-"""Work of PyTorch's autograd besides gradients: hooks, recomputation, TorchScript's graphs.
+"""Find extra work in PyTorch's backward pass: hooks, recomputation, TorchScript's graphs.
 
-The engine wraps each node in an op ``autograd::engine::evaluate_function: NODE``. Hooks on the
-gradient that a node receives run inside this op, before the node (torch/csrc/autograd/engine.cpp,
-call_tensor_pre_hooks). Sums, checks and reductions of the node's results run after the node, as do
-hooks of modules and parameters. A forward op inside a node is a recomputation (checkpointing).
+The engine wraps each autograd node in an op ``autograd::engine::evaluate_function: NODE``. Hooks of
+gradients run in this op before the node (torch/csrc/autograd/engine.cpp, call_tensor_pre_hooks).
+A forward op inside a node is a recomputation.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ import numpy as np
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.table import NONE
 
-#: Fewest steps in which the backward pass grows, and largest unevenness of the growth. Chosen by
-#: hand.
+#: Smallest number of steps, and largest ratio of the largest to the smallest growth per step, at
+#: which lstmprof reports a growing backward pass. Chosen by hand.
 _GROWING_STEPS, _EVENLY = 4, 1.25
 _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
-#: Pattern of the node around a module with a backward hook; the hook runs after the node.
+#: Pattern of the node around a module with a backward hook. The hook runs after the node.
 _MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
-#: Node that sums a parameter's gradient (autograd/functions/accumulate_grad.h); hooks run after the
-#: node's ops.
+#: Node that sums a parameter's gradient (autograd/functions/accumulate_grad.h). Hooks of the
+#: parameter run after the node's ops.
 _SUMS_GRADIENTS = "torch::autograd::AccumulateGrad"
 _SUMMING = re.compile(r"(?:aten::)?(?:add_?|detach_?|clone|copy_|(?:new_)?empty\w*|view|alias)$")
-#: Pattern of ops that users write in a forward pass, and that gradients never need.
+#: Pattern of ops that only a forward pass calls: no gradient needs these ops.
 _FORWARD = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|linear"
     r"|conv[123]d|dropout|layer_norm|batch_norm|embedding|scaled_dot_product_attention)$"
@@ -43,7 +42,7 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
     parent, start_ns = lane.parent, lane.events.start_ns
     wrappers, names = lane.events_named(_NODE.match), lane.names
     codes = {text: code for code, text in enumerate(lane.texts)}
-    # code of a name → code of the same name without the engine's prefix
+    # map the code of a wrapper's name to the code of the wrapped node's name
     unwrapped = np.array([codes.get(t.removeprefix(_WRAPPER), NONE) for t in lane.texts], np.int64)
     ops = lane.here & lane.events.is_kind("op") & (parent != NONE)
     children = np.flatnonzero(ops & wrappers[parent])
@@ -52,6 +51,7 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
     begins = np.full(len(parent), NONE, dtype=np.int64)
     begins[parent[nodes]] = start_ns[nodes]
     hooks = np.zeros(len(parent), dtype=np.bool_)
+    # mark only ops before the node: later ops may sum, check or reduce the node's results
     hooks[children] = start_ns[children] < begins[parent[children]]
     module_hooks = lane.events.where_name(_MODULE_HOOK.match)
     hooks[children] |= module_hooks[parent[children]] & ~is_node
@@ -67,7 +67,7 @@ def recomputed(lane: Lane) -> tuple[Fact, ...]:
     facts = lane.spent_in(forward)
     rows = np.flatnonzero(forward)
     again = np.isin(node, np.unique(node[rows])) & (node != NONE)
-    # include the Python code of checkpointing around the ops
+    # also count the Python code of checkpointing, which runs around the ops
     ns = int(lane.spent_ns[again].sum()) / lane.steps
     number = sum(fact.count for fact in facts)
     return tuple(replace(fact, ns=round(ns * fact.count / number)) for fact in facts)
@@ -75,7 +75,7 @@ def recomputed(lane: Lane) -> tuple[Fact, ...]:
 
 @dataclass(frozen=True)
 class Growing:
-    """The nodes of a backward pass that grows from step to step."""
+    """A backward pass that has more nodes in each step than in the step before."""
 
     first: int  # nodes in the first step
     last: int
@@ -83,7 +83,7 @@ class Growing:
 
 
 def growing(lane: Lane) -> Growing | None:
-    """Find a backward pass that grows: each step adds about equally many nodes."""
+    """Find a backward pass to which every step adds about equally many nodes."""
     if not lane.marked:
         return None
     in_step = lane.step >= 0

@@ -1,8 +1,8 @@
-"""Programs and ops that Python calls, compilations, and calls that initialise a GPU or load code.
+"""Calls of programs and ops from Python, compilations, and calls that load code or start a GPU.
 
-``PjitFunction(name)`` is a call of a JAX program; JAX's own operators (``add``, ``scan``) are
-programs, too (jaxlib's pjit.cc). ``EagerLocalExecute: Type`` is an operator or function that
-TensorFlow runs eagerly (tensorflow/core/common_runtime/eager/execute.cc).
+Examples of names: ``PjitFunction(name)`` for a program of JAX (jaxlib's pjit.cc), and
+``EagerLocalExecute: Type`` for an op or function that TensorFlow runs eagerly
+(tensorflow/core/common_runtime/eager/execute.cc).
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import VALUE_READS, runtime_state, thread_ids
 
+#: Pattern of a call of a JAX program. JAX's own operators (``add``, ``scan``) are programs, too.
 PROGRAM = re.compile(r"PjitFunction\((?P<name>.+)\)")
 EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
 FUNCTION = re.compile(r"EagerLocalExecute: __")
-#: Pattern of the ``op_name`` of the call that traces a tf.function for the first time.
+#: Pattern of the column ``op_name`` in the call that traces a tf.function for the first time.
 _FIRST_TRACE = re.compile(r"traced-\w+ #1")
-#: Fewest functions of one name that are made again and again; two may just share the name.
+#: Smallest number of first traces of one name in one step at which lstmprof assumes that the step
+#: creates the function again and again. Two functions may just share a name.
 _NEW = 3
-#: Pattern of operators that fetch the input; a tf.function cannot contain these operators.
+#: Pattern of operators that fetch the input, which a tf.function cannot contain.
 _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerConst)")
 
 
 def compiled(lane: Lane) -> tuple[Fact, ...]:
-    """Return the events of tracing and compiling, with the op or program that they compile."""
+    """Return the events that trace or compile, with the op or program that is compiled."""
     rows = _compilations(lane)
     return lane.by_name(rows, lane.events.dur_ns, lane.around(rows))
 
@@ -67,7 +69,7 @@ def eager(lane: Lane) -> tuple[Fact, ...]:
 
 
 def called(lane: Lane) -> tuple[Fact, ...]:
-    """Return calls of JAX programs and of eager TensorFlow, with the host time of calling."""
+    """Return how long the host takes to call JAX programs and eager TensorFlow."""
     events = lane.events
     calls = lane.events_named(PROGRAM.fullmatch) | lane.events_named(EAGER.fullmatch)
     calls &= ~events.where_name(_FEEDS.fullmatch)
@@ -77,7 +79,7 @@ def called(lane: Lane) -> tuple[Fact, ...]:
     thread = thread_ids(events)
     rows = rows[np.lexsort((events.start_ns[rows], thread[rows]))]
     start, end = events.start_ns[rows], events.end_ns[rows]
-    # count the dispatch since the previous call as time of this call, unless it is unusually long
+    # add the time since the previous call to a call, unless this time is unusually long
     between_ns = start[1:] - end[:-1]
     follows = (thread[rows[1:]] == thread[rows[:-1]]) & (
         lane.step[rows[1:]] == lane.step[rows[:-1]]
@@ -104,7 +106,7 @@ def made_anew(lane: Lane) -> str | None:
 
 def _compiling(lane: Lane) -> Flags:
     named = lane.events_named(compiles, "op", "range", "python", "runtime")
-    # ignore events that take no time in the clean step
+    # ignore events that take no time in the clean step (without the time of profiling)
     return named & (lane.events.dur_ns > 0)
 
 
@@ -118,36 +120,38 @@ def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
 
 #: GPU runtime → pattern of how the names of its functions begin.
 RUNTIMES = {"CUDA": re.compile(r"cuda[A-Z]|cu[A-Z]"), "HIP": re.compile(r"hip[A-Z]")}
-#: Pattern of calls that always load code or initialise; the last two names are Nsight Systems'.
+#: Pattern of calls that always load code or initialise the runtime. The last two names are from
+#: Nsight Systems.
 _LOADS = re.compile(
     r"cuInit$|cuModuleLoad|cuLibraryLoad|hipModuleLoad|hipInit$|\w*CtxCreate|\w*PrimaryCtxRetain"
     r"|Runtime Triggered Module Loading|Lazy Function Loading"
 )
-#: Pattern of calls that never load code; a prefetch takes long if it moves many pages.
+#: Pattern of calls that never load code, but can take long: a prefetch of many pages.
 _NO_LOAD = re.compile(r"Unload|Destroy|Finalize|Prefetch")
-#: Pattern of calls that allocate memory, which take long for a large block.
+#: Pattern of calls that allocate memory. A large block takes long, also without loading code.
 _ALLOCATES = re.compile(r"[Aa]lloc|MemCreate|MemMap")
-#: Least duration of a runtime call in ns that also loads something. A launch takes 4.8 to 6.6 µs
-#: (BERT, H100).
+#: Shortest first call in ns at which lstmprof assumes that the call loads code. A launch takes 4.8
+#: to 6.6 µs (BERT, H100).
 LONG_CALL_NS = 1_000_000
-#: Least ratio to later calls of a first call that loads something.
+#: Smallest ratio of a first call's duration to the median duration of later calls at which lstmprof
+#: assumes that the first call loads code.
 LONGER = 10
-#: ``LONGER`` for CPU ops, whose time depends on input, and for ops that call others. Chosen by
-#: hand.
+#: Smallest ratio, like ``LONGER``, for ops on a CPU, whose time depends on the input, and for ops
+#: that call other ops. Chosen by hand.
 MUCH_LONGER = 100
-#: Pattern of PyTorch's ops, except ``VALUE_READS``, that may wait for the device or other ranks.
+#: Pattern of PyTorch's ops, other than ``VALUE_READS``, that may wait for the device or ranks.
 _MAY_WAIT = re.compile(r"aten::nonzero$|c10d::|record_param_comms|.*(?:[Ww]ait|DataLoader|barrier)")
 
 
 def loads(name: str) -> bool:
-    """Return whether runtime calls with this name always load code: ``cuModuleLoad``."""
+    """Return whether a runtime call of this name, such as cuModuleLoad, loads code."""
     return _LOADS.match(name) is not None
 
 
 def steps_before(lane: Lane) -> int:
     """Return how many steps ran before the profile; 0 without step markers."""
     numbers = lane.step[lane.rank & (lane.step != NONE)]
-    # count earlier steps; frameworks number steps from 0 or 1
+    # subtract 1, because some frameworks number steps from 1
     return max(0, int(numbers.min()) - 1) if len(numbers) else 0
 
 
@@ -162,34 +166,35 @@ def loading(lane: Lane) -> tuple[Fact, ...]:
 
 
 def starting(lane: Lane) -> Flags:
-    """Mark the calls that load code or initialise, and all events inside them."""
+    """Mark calls that load code or initialise the runtime, and events inside calls."""
     calls, ops = (np.zeros(len(lane.events), dtype=np.bool_) for _ in range(2))
     for found, marks in ((_loading_calls(lane), calls), (_first_ops(lane), ops)):
         for rows, _ in found:
             marks[rows] = True
     if calls.any():
-        # mark the events inside the calls, but not inside the ops, which may contain other work
+        # mark the events inside calls, but not inside ops: an op may contain other work
         calls = inherited(lane.parent, np.where(calls, np.arange(len(calls)), NONE)) != NONE
     return np.asarray(calls | ops, np.bool_)
 
 
 def delays(lane: Lane) -> Flags:
-    """Mark launches that overlap more work than the idle time after them."""
+    """Mark launches whose length causes the gap before the kernel."""
     events, late_ns = lane.events, lane.idle_ns(LATENCY)
     rows = np.flatnonzero(late_ns)
     work = Covered(events.start_ns[lane.activity], events.end_ns[lane.activity])
+    # a short launch would hide the latency behind the work that the device did meanwhile
     hides = np.zeros(len(events), dtype=np.bool_)
     hides[rows] = work.within(events.start_ns[rows], events.end_ns[rows]) >= late_ns[rows]
     return hides
 
 
 def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield, per name, the calls that load code, and the usual time of a call."""
+    """Yield each name's calls that load code, and the usual time of a call in ns."""
     events = lane.events
     prepares = _before_first_launches(lane)
     works = lane.rank & events.is_kind("kernel")
     works = works if works.any() else lane.rank & events.is_kind(*ACTIVITY_KINDS)
-    # find the first kernel: earlier calls, such as cudaFree, load code, too
+    # calls before the first kernel may load code, also calls such as cudaFree
     begun = lane.least_of_each(events.start_ns, np.flatnonzero(works))
     rows = np.flatnonzero(lane.rank & events.is_kind("runtime"))
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
@@ -200,7 +205,7 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield, per op, each process's first call if unusually long, and the usual time in ns."""
+    """Yield each op's unusually long first calls (one per process), and the usual ns."""
     events = lane.events
     computes = events.column("category").is_valid().to_numpy()
     computes &= ~events.is_one_of("category", "other", "collective")
@@ -209,7 +214,7 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
         waits = events.where_name(lambda name: name in VALUE_READS or _MAY_WAIT.match(name))
         counts = ~waits & ~events.is_one_of("category", "collective")
     rows = np.flatnonzero(lane.rank & events.is_kind("op") & counts)
-    # find no first ops in marked steps, which were warmed up
+    # skip profiles with step markers, because their steps ran after a warm-up
     if lane.marked or not len(rows):
         return
     rows, own_ns = rows[np.argsort(events.start_ns[rows], kind="stable")], own_time(events)
@@ -218,8 +223,8 @@ def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
         others = np.setdiff1d(rows[members], first)
         if len(others) > len(first):
             usual_ns = upper_median(own_ns[others])
-            # require a much longer first call: aten::cudnn_convolution on an RTX 3090: 74 ms, later
-            # 3.3 ms
+            # a first call that loads code takes much longer than later calls (RTX 3090,
+            # aten::cudnn_convolution: 74 ms, later 3.3 ms)
             longer = LONGER if lane.device is not None and computes[first[0]] else MUCH_LONGER
             first = first[own_ns[first] >= max(LONG_CALL_NS, longer * usual_ns)]
             if len(first):
@@ -256,7 +261,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, prepares: Flags) -> tupl
 
 
 def _kernel_of(lane: Lane) -> Ints:
-    """Return the name (as a code) of the kernel that each event launched."""
+    """Return the code of the launched kernel's name for each event, or NONE."""
     work = np.flatnonzero(lane.rank & lane.events.is_kind("kernel"))
     launch = lane.events.rows_named("launch_id")[work]
     kernel = np.full(len(lane.events), NONE, dtype=np.int64)
@@ -283,7 +288,7 @@ def _before_first_launches(lane: Lane) -> Flags:
     launches = np.flatnonzero(kernel[rows] != NONE)
     prepares = np.zeros(len(events), dtype=np.bool_)
     if len(launches):
-        # mark calls before the launch on the launch's thread, without another launch between
+        # mark the calls on the thread between the previous launch and the first launch
         place = np.searchsorted(launches, np.arange(len(rows)))
         after = rows[launches[np.minimum(place, len(launches) - 1)]]
         same = (place < len(launches)) & (thread[after] == thread[rows]) & (kernel[rows] == NONE)

@@ -1,8 +1,8 @@
 """The purpose of a time interval: preparing the input, compiling, or reading values in a loop.
 
-Everything inside a compiler's event is compiling: Python, ops, an autotuner's kernels. So is the
-capture of a stream into a graph. A loop reads values one by one if only ops that pick values out of
-a tensor run between two reads.
+Compiling includes a compiler's Python code, ops and trial kernels, and the capture of a graph. An
+example of a loop that reads values is ``[loss.item() for loss in losses]``: between two reads, only
+ops that pick or reduce values run.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import VALUE_READS, thread_ids
 
 INPUT = "input"
-#: Patterns of functions in which compilers trace, lower, generate code, and try the code out.
+#: Pattern of compilers' functions that trace, lower, generate code, or try the code out.
 _FUNCTIONS = (
-    # Inductor's, Triton's autotuner, torch.utils.cpp_extension
+    # functions of Inductor, Triton's autotuner and torch.utils.cpp_extension
     r"_?compile_?fx\w*|(fx_)?codegen_and_compile|_?compile_to_\w+|precompile|fw_compiler_base"
     r"|bw_compiler|benchmark_all_configs|do_bench|_jit_compile"
-    # TensorFlow traces a function; JAX traces, lowers, compiles; Numba; CuPy
+    # tracing in TensorFlow, tracing and compiling in JAX, compiling in Numba and CuPy
     r"|func_graph_from_py_func|trace_to_jaxpr\w*|lower_sharding_computation|_?cached_lowering\w*"
     r"|lower_jaxpr_to_\w+|backend_compile(_\w+)?|compile_or_get_cached|_compile_and_write_cache"
     r"|_compile_for_args|compile_using_nvrtc|_?compile_(module_)?with_cache\w*"
 )
-#: Pattern of a Python function: ``torch/_compile.py(41): inner`` by Kineto, ``$api.py:3165 jit`` by
-#: JAX.
+#: Pattern of a Python frame: ``torch/_compile.py(41): inner`` in Kineto's profiles, ``$api.py:3165
+#: jit`` in JAX's.
 _FRAME = re.compile(r"\$?.*\.py(?:\(\d+\): |:\d+ )\S+")
 _FRAMES = re.compile(
     rf".* (?:{_FUNCTIONS})"
-    # functions that Dynamo calls if it has no code for a frame, and Triton's compiler
+    # Dynamo's compilation of a frame, and Triton's compiler
     r"|(?:.*/)?_dynamo/convert_frame\.py.*|.*\btriton\b.* (?:compile|_do_compile)"
 )
 _OTHERS = re.compile(
     rf"\b(?:{_FUNCTIONS})\b|\(dynamo_timed\)|triton.*\b(_do_)?compile\b"
     r"|tf\.function-graph_building|(?i:xlacompile|jit_compile|backend_?compile(?!d|r))"
-    # functions called Compile, nvFuser, and the drivers' own compilers
+    # functions called Compile, nvFuser, and the compilers of NVIDIA and AMD
     r"|::[cC]ompile(?![dr])\w*|(?i:compileandrun|nvrtc|hiprtc|amd_comgr|nvptxcompiler)"
     r"|(?i:miopen).*(?i:compile|buildprogram)|\bcuLink(Create|Add|Complete)"
 )
 
 
 def compiles(name: str) -> bool:
-    """Return whether an event is a compiler's work: ``backend_compile``."""
-    # match only known functions: ``step_compile`` may be a user's, compile_fx.py also runs the code
+    """Return whether an event of this name is a compiler's: ``backend_compile``."""
+    # match known functions only: a user may have a ``step_compile``; compile_fx.py also runs code
     match = _FRAMES.fullmatch(name) if _FRAME.fullmatch(name) else _OTHERS.search(name)
     return match is not None
 
 
 @dataclass(frozen=True)
 class Attributed:
-    """Time intervals of a device or host, and the events that explain them."""
+    """Time intervals of a device or host, with the event that explains each interval."""
 
     intervals: Intervals
     row: Ints  # the event that explains each interval
@@ -71,8 +71,7 @@ class Attributed:
         return np.asarray((self.row == NONE) & self.idle & (self.device is not None), np.bool_)
 
     def inside(self, times: Covered) -> Flags:
-        """Mark the intervals inside ``times``."""
-        # any overlap means inside, because intervals were cut at the borders of ``times``
+        # intervals were cut at the borders of ``times``, so any overlap means inside
         return times.within(self.intervals.start_ns, self.intervals.end_ns) > 0
 
 
@@ -82,13 +81,13 @@ class _StepThreads:
         self._threads = np.array([NONE if w.thread is None else w.thread for w in windows])
 
     def run(self, attributed: Attributed) -> Flags:
-        """Mark intervals whose event ran on the step's thread, and intervals without an event."""
+        """Mark intervals on the step's thread, and intervals that no event explains."""
         own = _at(self._thread, attributed.row) == self._threads[attributed.intervals.window]
         return np.asarray((attributed.row == NONE) | own, dtype=np.bool_)
 
 
 class Preparing:
-    """Finds when the program prepares its next input."""
+    """The times in which the program prepares its next input."""
 
     def __init__(self, events: EventTable, windows: list[Window], rank: int | None) -> None:
         preparing = prepares(events)
@@ -106,7 +105,6 @@ class Preparing:
 
     @property
     def borders_ns(self) -> Ints:
-        """Return when a preparation begins or ends."""
         times = (self._in_line, self._next, self._launching)
         return np.concatenate([border for some in times for border in some.bounds])
 
@@ -114,7 +112,7 @@ class Preparing:
         """Mark the intervals that prepare the input."""
         inside = attributed.inside(self._in_line)
         if attributed.device is None:
-            # include idle time during TensorFlow's NEXT_OP, which may run on any thread
+            # also mark idle time while TensorFlow fetches an input (NEXT_OP) on any thread
             waited = attributed.idle & attributed.inside(self._next)
             return np.asarray((inside & self._steps.run(attributed)) | waited, np.bool_)
         # on a device, mark waits during which the host prepares or copies the input
@@ -125,7 +123,7 @@ class Preparing:
 
 
 class Compiling:
-    """Finds when a compiler ran, or a CUDA graph was captured, on each thread."""
+    """The times in which a compiler ran, or a CUDA graph was captured."""
 
     def __init__(self, events: EventTable, rank: int | None) -> None:
         self._events, self._thread = events, thread_ids(events)
@@ -138,8 +136,8 @@ class Compiling:
         mine = np.isin(rows, events.rows_of_rank(rank))
         rows, ends_ns = rows[mine], ends_ns[mine]
         self._times = Covered(events.start_ns[rows], ends_ns)
-        # find the latest event by time: a generator may begin inside an event and end after it
-        self._of_thread: dict[int, Segments] = {}  # the latest event of each thread at each time
+        # search by time, because a generator may outlast the event around
+        self._of_thread: dict[int, Segments] = {}  # thread → latest event at each time
         for number in np.unique(self._thread[rows]).tolist():
             here = self._thread[rows] == number
             start_ns, end_ns = events.start_ns[rows[here]], ends_ns[here]
@@ -149,12 +147,11 @@ class Compiling:
 
     @property
     def borders_ns(self) -> Ints:
-        """Return when a compilation or capture begins or ends."""
         own = [(s.start_ns, s.end_ns) for s in self._of_thread.values()]
         return np.concatenate([side for sides in [self._times.bounds, *own] for side in sides])
 
     def holds(self, attributed: Attributed) -> tuple[Flags, Ints]:
-        """Mark the intervals of compiling, and return the event to blame for each interval."""
+        """Mark the intervals of compiling, and return the event that explains each one."""
         around = np.full(len(attributed.row), NONE, dtype=np.int64)
         places = np.flatnonzero(attributed.row != NONE)
         if self._of_thread and len(places):
@@ -170,8 +167,7 @@ class Compiling:
                 inside = (last >= 0) & (at_ns[here] < times.end_ns[last])
                 around[places[here]] = np.where(inside, times.owner[last], NONE)
         beneath = around != NONE
-        # mark idle time without a recorded host event: the device waits for a compiler on any
-        # thread
+        # a device that idles without a recorded reason waits for a compiler on some thread
         other = attributed.unrecorded() & attributed.inside(self._times)
         own_work = (attributed.device is not None) & ~attributed.idle
         return beneath | other, np.where(beneath & ~own_work, around, attributed.row)
@@ -182,17 +178,17 @@ _VIEWS = re.compile(r"^aten::(?:select|slice|narrow|view|squeeze|unsqueeze|detac
 _REDUCES = re.compile(
     r"^aten::(?:argmax|argmin|max|min|sum|mean|any|all|eq|ne|lt|le|gt|ge|logical_not|index)$"
 )
-#: Longest reductions (median, ns) of a loop that only reads; argmax over 12 classes: 5 µs (torch
-#: 2.13).
+#: Largest median time (ns) of reductions in a loop that only reads values. An argmax over 12
+#: classes takes 5 µs (torch 2.13).
 _REDUCED_NS = 20_000
-#: Longest Python between ops (median, ns) of a loop that reads, and longest gap inside the loop.
+#: Largest median time (ns) between ops in a loop that reads values, and largest single time.
 _BETWEEN_NS, _PAUSE_NS = 100_000, 20_000_000
-#: Fewest consecutive reads that form a loop.
+#: Smallest number of consecutive reads at which lstmprof assumes a loop.
 _LEAST_READ = 8
 
 
 class Reading:
-    """Finds when a loop on the host reads values one by one, such as ``loss.item()``."""
+    """The times in which a loop reads values one by one, such as ``loss.item()``."""
 
     def __init__(self, events: EventTable, windows: list[Window]) -> None:
         self._steps = _StepThreads(events, windows)
@@ -203,18 +199,17 @@ class Reading:
 
     @property
     def borders_ns(self) -> Ints:
-        """Return when a loop that reads values begins or ends."""
         return np.concatenate(self._times.bounds)
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Mark the intervals in which a loop on the host reads values one by one."""
+        """Mark the intervals inside loops that read values one by one."""
         if attributed.device is not None:
             return np.zeros(len(attributed.row), dtype=np.bool_)
         return attributed.inside(self._times) & self._steps.run(attributed)
 
 
 def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
-    """Return when the loops on a thread that read values one by one begin and end."""
+    """Return the starts and ends of loops that read values one by one."""
     rows = _outermost_ops(events, on_thread)
     asks = events.is_one_of("name", *VALUE_READS)[rows]
     reduces = events.where_name(_REDUCES.search)[rows]
@@ -233,7 +228,7 @@ def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
         short = not len(reduced_ns) or np.median(reduced_ns) <= _REDUCED_NS
         if short and np.median(between_ns[inside][1:]) <= _BETWEEN_NS:
             before = slice(np.searchsorted(breaks, breaks[reads[0]]), reads[0])
-            # begin the loop with ``unbind``, which splits the loop's tensor
+            # include the ``unbind`` that splits the tensor before the loop
             taken_apart = unbinds[before] & (between_ns[1:][before] <= (end - start)[before])
             first = before.start + np.argmax(taken_apart) if taken_apart.any() else reads[0]
             loops.append((start[first], end[reads[-1]]))
@@ -252,7 +247,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def enclosing(events: EventTable, chosen: Flags) -> Ints:
-    """Return for each event the ``chosen`` event around it or its launch."""
+    """Return the ``chosen`` event around each event, or around its launch."""
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
         return own
@@ -262,7 +257,6 @@ def enclosing(events: EventTable, chosen: Flags) -> Ints:
 
 
 def _at(values: Ints, row: Ints) -> Ints:
-    """Return ``values[row]``, or ``NONE`` if there are no values."""
     return values[row] if len(values) else np.full(len(row), NONE, dtype=np.int64)
 
 

@@ -1,4 +1,4 @@
-"""The events of one device of a rank, or of its host, in the profiled steps."""
+"""The events that explain the time of one device or the host in a rank's steps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def in_steps(events: EventTable, windows: Sequence[Window]) -> Flags:
 
 
 def called_after(events: EventTable, intervals: Intervals, device: int | None) -> Ints:
-    """Return for each short Python interval the op that begins when it ends."""
+    """Find the op that begins at the end of each short interval of Python."""
     row = intervals.row
     if device is not None or not len(events):
         return np.full(len(row), NONE, dtype=np.int64)
@@ -49,7 +49,7 @@ def called_after(events: EventTable, intervals: Intervals, device: int | None) -
 
 
 class Lane:
-    """The events of a rank's steps, seen from one device or from the host."""
+    """The host's events in a rank's steps, and the events of at most one device."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Lane:
         own = events.rows_of_rank(windows[0].rank)
         self.rank = np.zeros(len(events), dtype=np.bool_)
         self.rank[own] = True
-        #: Number of each event's process (0, 1 …), as each process has its own first calls.
+        #: Number of each event's process (0, 1 …), because each process has its own first calls.
         self.turn = np.zeros(len(events), dtype=np.int64)
         for number, rows in enumerate(successive_processes(events, own)):
             self.turn[rows] = number
@@ -74,7 +74,7 @@ class Lane:
         self.here = in_steps(events, windows) & ((devices == UNKNOWN) | own_device)
         states = np.array([state for state, _ in intervals.labels], dtype=object)
         busy = states[intervals.label] == "busy"
-        # sum the time of this device or host in each event, then without idle time
+        # sum the time that each event explains, first with and then without idle time
         self.spent_ns = self._sum_ns(np.ones(len(intervals.row), dtype=np.bool_))
         self.busy = self._sum_ns(np.asarray(busy, np.bool_))
         # mark kernels and copies
@@ -83,7 +83,7 @@ class Lane:
         self.parent = events.rows_named("parent_id")
 
     def least_of_each(self, values: Ints, rows: Ints) -> Ints:
-        """Return the least value at ``rows`` of each process; the largest int64 without a row."""
+        """Return each process's least of ``values[rows]``, the largest int64 if none."""
         least = np.full(int(self.turn.max(initial=0)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(least, self.turn[rows], values[rows])
         return least
@@ -96,12 +96,12 @@ class Lane:
         return spent_ns
 
     def idle_ns(self, part: str) -> Ints:
-        """Return the idle time that each event causes in one part of the breakdown."""
+        """Return the idle time that each event explains for one cause, such as ``queued``."""
         places = [i for i, label in enumerate(self.intervals.labels) if label == ("idle", part)]
         return self._sum_ns(np.isin(self.intervals.label, places))
 
     def idle_within(self, parts: Sequence[str], start_ns: Ints, end_ns: Ints) -> Ints:
-        """Return how long each interval is idle for one of these causes, such as ``dispatch``."""
+        """Return how long each time interval is idle for causes such as ``dispatch``."""
         of = self.intervals
         named = [state == "idle" and p.removeprefix(TAIL) in parts for state, p in of.labels]
         some = np.flatnonzero(np.array(named, dtype=np.bool_)[of.label])
@@ -121,13 +121,13 @@ class Lane:
 
     @property
     def copies(self) -> Flags:
-        """Mark copies of elements: ops on a host, kernels and copies on a device."""
+        """Mark copies of tensors: ops on the host, or kernels and memcpys on a device."""
         layout = self.events.is_one_of("category", "layout") & self.here
         kinds = ("op",) if self.device is None else ACTIVITY_KINDS
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
 
     def events_named(self, fits: Callable[[str], object], *kinds: str) -> Flags:
-        """Mark the ops, or the events of other kinds, whose name ``fits``."""
+        """Mark events of these kinds (default: ops) whose names satisfy ``fits``."""
         named = self.events.is_kind(*kinds or ("op",)) & self.events.where_name(fits)
         return np.asarray(self.here & named, np.bool_)
 
@@ -135,7 +135,7 @@ class Lane:
         return self.events_named(pattern.search, "runtime")
 
     def around(self, rows: Ints) -> Ints:
-        """Return the op around each event, or the op that launched it."""
+        """Return the op that launched each event, or else the op around the event."""
         is_op = self.events.is_kind("op")
         nearest = inherited(self.parent, np.where(is_op, np.arange(len(is_op)), NONE))
         issuer = self.events.rows_named("op_id")[rows]
@@ -144,7 +144,7 @@ class Lane:
         return np.where(issuer != NONE, issuer, by_parent)
 
     def inside(self, roots: Flags) -> Ints:
-        """Return each event's nearest root: itself, one around it or its launcher, or ``NONE``."""
+        """Return the nearest root at or around each event or the event's op, or ``NONE``."""
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():
             return own
@@ -154,16 +154,16 @@ class Lane:
         return np.where(around != NONE, around, by_issuer)
 
     def spent_in(self, roots: Flags, *, backward: bool = False) -> tuple[Fact, ...]:
-        """Return the time in these events and in the work that they launched, by name."""
+        """Sum up the time of ``roots``, including launched work, by name of the root."""
         if not roots.any():
             return ()
         inside = self.inside(roots)
         within = np.where(self.parent != NONE, inside[self.parent], NONE)
-        # keep outer roots, so that a root inside another root does not count twice
+        # ignore a root inside another root, so that no time counts twice
         outer = roots & (within == NONE)
         root = self.inside(outer)
         if backward:
-            # add the ops that compute the gradients
+            # add the backward passes of the roots
             forward = self.events.rows_named("forward_id")
             forward_root = np.where(forward != NONE, root[forward], NONE)
             node = self.inside(forward_root != NONE)
@@ -171,7 +171,7 @@ class Lane:
         spent_ns = np.zeros(len(root), dtype=np.int64)
         has_time = (root != NONE) & (self.spent_ns > 0)
         np.add.at(spent_ns, root[has_time], self.spent_ns[has_time])
-        # add the calls of the ops by Python outside the roots
+        # add Python's overhead of calling the ops, if Python runs outside the roots
         called = called_after(self.events, self.intervals, self.device)
         gaps = np.flatnonzero(called != NONE)
         gaps = gaps[(root[called[gaps]] != NONE) & (root[self.intervals.row[gaps]] == NONE)]

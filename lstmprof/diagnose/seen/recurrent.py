@@ -1,15 +1,7 @@
-"""Recurrent layers: their sequences, weights, cells, loops and slices.
+"""Find what recurrent layers do with their sequences, weights, cells, loops and slices.
 
-A layer's op has the shapes of its input and of its first state: (time, batch, features), or batch
-first, and (layers, batch, hidden). For packed sequences, its second input is the batch sizes.
-
-The gradient of ``x[t]`` or ``x[a:b]`` is as large as x: autograd fills it with zeros outside the
-slice, and adds it to the gradients of the other slices. The gradient of a value assigned to
-``x[a:b]`` is a copy of x's gradient (torch/csrc/autograd/functions/tensor.cpp, CopySlices).
-
-In TensorFlow and JAX, paths name the loop: the node
-``encoder/lstm/while/body/_1/encoder/lstm/while/lstm_cell/MatMul:MatMul``, or the path of an XLA
-instruction ``jit(step)/jvp(lstm)/while/body/lstm_cell/dot_general``.
+The inputs of ``aten::lstm`` are the sequences [time, batch, features] (or batch first) and the
+first state [layers, batch, hidden]. With packed sequences, the second input is the batch sizes.
 """
 
 from __future__ import annotations
@@ -37,8 +29,7 @@ _LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
 _WHOLE = re.compile(r"aten::(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)$")
 #: Pattern of library ops that read all weights from one piece of memory, or copy weights there.
 _READS_WEIGHTS = re.compile(r"aten::(?:_cudnn_rnn|miopen_rnn|_cudnn_rnn_flatten_weight)$")
-#: Pattern of ops of recurrent layers and gradients, which need their sequences in one memory
-#: layout.
+#: Pattern of forward and backward ops of layers, which need sequences in a fixed memory layout.
 _READS_SEQUENCES = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)(?:_backward)?)$"
 )
@@ -46,7 +37,8 @@ _READS_SEQUENCES = re.compile(
 _RELAYS = ("aten::contiguous", "aten::reshape")
 _FLATTENING = re.compile(r"nn/modules/rnn\.py\(\d+\): flatten_parameters$")
 _MATMUL = re.compile(r"aten::(?:addmm|mm|linear)$")
-#: Fewest equal calls per step of a loop, for example over the sequences of a batch.
+#: Smallest number of equal calls per step at which lstmprof assumes a loop, such as a loop over the
+#: sequences of a batch.
 _LOOPED = 8
 
 
@@ -79,7 +71,7 @@ def unrolled(lane: Lane) -> Unrolled | None:
     for members in groups.members():
         first = rows[members[0]]
         cell = _cell_of(*known[shapes[first]]) if len(members) >= _LOOPED else None
-        # exclude a transformer's MLP, which has such matmuls with narrower matmuls between them
+        # skip matmuls with narrower matmuls between, as in a transformer's MLP
         between = output[members[0] : members[-1] + 1]
         if cell is not None and (between == between[0]).all():
             named = (str(one) for one in recorded_inputs(types[dtypes[first]]) if one)
@@ -103,7 +95,7 @@ def _widths(shapes: str) -> tuple[int, int] | None:
 
 
 def _cell_of(hidden: int, output: int) -> str | None:
-    """Name the cell of a matmul's widths: ``(64, 256) -> "lstm"``."""
+    """Name the cell by a matmul's input and output widths: ``(64, 256) -> "lstm"``."""
     cells = {gates: cell for cell, gates in GATES.items() if gates > 1}
     return cells.get(output // hidden) if hidden and output % hidden == 0 else None
 
@@ -118,7 +110,7 @@ def _step_by_step(lane: Lane) -> Flags:
     if not every.any():
         return every
     has_dtypes = every & lane.events.where("dtypes", lambda text: len(recorded_inputs(text)) > 1)
-    # mark layers over packed sequences, whose second input is the batch sizes
+    # mark layers over packed sequences: their second input is the batch sizes (long int)
     over_packed = has_dtypes & lane.events.where(
         "dtypes", lambda text: [str(dtype) for dtype in recorded_inputs(text)][1:2] == ["long int"]
     )
@@ -139,7 +131,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
     rows = rows[np.isin(codes[rows], single)]
     if not len(rows):
         return ()
-    # count each layer of a stack on its own: the first layer's weights have another shape
+    # distinguish the layers of a stack by the shapes of their weights
     weights = {code: json.dumps(recorded_inputs(shape_texts[code])[2:3]) for code in single}
     kinds = sorted(set(weights.values()))
     kind_codes = np.array([kinds.index(weights[code]) for code in codes[rows].tolist()])
@@ -150,7 +142,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
 
 
 def weights(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies of weights inside cuDNN or MIOpen layers, without layout changes."""
+    """Return the copies that cuDNN or MIOpen layers make of their weights."""
     roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     for_layout = lane.inside(lane.events.is_one_of("name", *_RELAYS) & (roots != NONE)) != NONE
     rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)
@@ -158,7 +150,7 @@ def weights(lane: Lane) -> tuple[Fact, ...]:
 
 
 def recast(lane: Lane) -> tuple[Fact, ...]:
-    """Return the casts of weights, which autocast makes inside cuDNN or MIOpen layers."""
+    """Return the casts of weights that autocast makes in cuDNN or MIOpen layers."""
     roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     issuer = lane.events.rows_named("op_id")
     by_op = lane.events.is_one_of("category", "cast")[issuer] & (issuer != NONE)
@@ -173,7 +165,7 @@ def _is_cast(kernel: str) -> bool:
 
 
 def relaid(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies that layers and their gradients make to change the memory layout."""
+    """Return the copies with which layers change the memory layout of sequences."""
     reads = lane.events_named(_READS_SEQUENCES.match) & ~_step_by_step(lane)
     is_relay = lane.events.is_one_of("name", *_RELAYS) & (lane.parent != NONE)
     is_relay &= reads[lane.parent]
@@ -182,7 +174,7 @@ def relaid(lane: Lane) -> tuple[Fact, ...]:
 
 
 def flattens(lane: Lane) -> bool:
-    """Return whether flatten_parameters was called without copying weights."""
+    """Return whether flatten_parameters ran but copied no weights."""
     frames = lane.events_named(_FLATTENING.search, "python")
     flattened = lane.here & lane.events.is_one_of("name", "aten::_cudnn_rnn_flatten_weight")
     return bool(frames.any() and not flattened.any())
@@ -200,11 +192,12 @@ def _is_one_sequence(shapes: str) -> bool:
     return 1 in inputs[:2] and max(inputs[:2]) > 1
 
 
+#: Pattern of autograd nodes of slices ``x[a:b]`` and of assignments to slices. Each node writes a
+#: gradient as large as x (torch/csrc/autograd/functions/tensor.cpp).
 _NODES = re.compile(
     r"autograd::engine::evaluate_function: (?:SliceBackward\d*|torch::autograd::CopySlices)$"
 )
-#: Pattern of the backward pass of ``x[t]``: its autograd node, and the op in it that makes the
-#: gradient.
+#: Pattern of the autograd node of ``x[t]``, and of the op that computes the gradient.
 _SELECTED = re.compile(
     r"autograd::engine::evaluate_function: SelectBackward|aten::select_backward$"
 )
@@ -221,14 +214,14 @@ def indexed(lane: Lane) -> tuple[Fact, ...]:
 
 
 def selected(lane: Lane) -> int | None:
-    """Return the largest number per step of ``x[t]`` on tensors of one shape."""
+    """Count the indexings ``x[t]`` per step for the most indexed shape of ``x``."""
     events = lane.events
     codes = events.texts("shapes")[0]
     rows = np.flatnonzero(
         lane.here & events.is_kind("op") & events.is_one_of("name", "aten::select_backward")
     )
     shaped = rows[codes[rows] != NONE]
-    # return None for an unknown number, because no shape was recorded
+    # the number is unknown if no shape was recorded
     if len(rows) and not len(shaped):
         return None
     rows = shaped
@@ -253,26 +246,29 @@ def sliced(lane: Lane) -> tuple[Fact, ...]:
 #: Pattern of an op in a loop of a recurrent layer in TensorFlow; group 1 is the path of the loop.
 _LAYERS_LOOP = re.compile(r"(.*(?i:lstm|gru|rnn).*?/while(?:_\d+)?)/")
 _BESIDE_CELLS = re.compile(r":(?:AddN|TensorList\w+)$")
+#: Pattern of paths into a loop or recurrent layer, such as TensorFlow's
+#: ``encoder/lstm/while/body/_1/encoder/lstm/while/lstm_cell/MatMul:MatMul`` and XLA's
+#: ``jit(step)/jvp(lstm)/while/body/lstm_cell/dot_general``.
 _RECURRENT_PATH = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
 _FRAMES = re.compile(r"(?:.*/)?keras/src/(?:layers/rnn|backend/\w+/rnn\.py)")
 
-#: Pattern of recurrent modules that can compute all time steps at once, as PyTorch's profiler names
-#: them.
+#: Pattern of modules that can compute all time steps at once, such as ``nn.Module: mLSTMCell_0``.
 _PARALLEL = re.compile(
     r"(?:nn\.Module: |.*\.py\(\d+\): )?_?(?i:(?P<family>[msx]lstm|min_?gru|min_?lstm|mamba"
     r"|selective_scan))\w*(?: [\w.]+)?"
 )
-#: Pattern of ops and kernels that compute all time steps of such a network at once.
+#: Pattern of ops and kernels that compute all time steps of a recurrent module at once.
 _PARALLEL_KERNELS = re.compile(
     r"(?i)selective_scan_(?:fwd|bwd|cuda)|chunk_(?:scan|state)|mamba_\w*kernel|mlstm_(?:chunk|par|sig)"
     r"|flashrnn|forward_scan|warpscan"
 )
-#: Fewest calls of one op by a module that loops over time steps. Chosen by hand.
+#: Smallest number of calls of one op at which lstmprof assumes that a module loops over time steps.
+#: Chosen by hand.
 _LOOPED_OPS = 32
 
 
 def looped_module(lane: Lane) -> tuple[str, int, int] | None:
-    """Find the module that loops over time steps although it need not."""
+    """Find the module that loops over time steps but could compute all at once."""
     events = lane.events
     named = lane.events_named(_PARALLEL.fullmatch, "python", "range")
     if not named.any() or (lane.here & events.where_name(_PARALLEL_KERNELS.search)).any():
@@ -285,7 +281,7 @@ def looped_module(lane: Lane) -> tuple[str, int, int] | None:
     most = int(np.argmax(calls.sizes()))
     number = int(calls.sizes()[most])
     name = str(lane.text(int(module[rows[calls.first[most]]])))
-    # shorten to mLSTMCell: from nn.Module: mLSTMCell_0, or from nn.Module: mLSTMCell layers.0.cell
+    # shorten ``nn.Module: mLSTMCell_0`` or ``nn.Module: mLSTMCell layers.0.cell`` to ``mLSTMCell``
     short = re.sub(r"_\d+$", "", name.rpartition(": ")[2].split()[0])
     if number < _LOOPED_OPS:
         return None
@@ -296,7 +292,7 @@ def looped_module(lane: Lane) -> tuple[str, int, int] | None:
 
 
 def paths(lane: Lane) -> dict[str, float]:
-    """Return path → calls per step, for paths into a loop or recurrent layer."""
+    """Count the calls per step by path, for paths into a loop or recurrent layer."""
     times: dict[str, float] = {}
     for column in ("name", "op_name"):
         codes, texts = lane.events.texts(column)
@@ -309,7 +305,7 @@ def paths(lane: Lane) -> dict[str, float]:
 
 
 def looping_ns(lane: Lane) -> int:
-    """Return the time of loops of TensorFlow's recurrent layers without the cells."""
+    """Return a step's time in loops of TensorFlow's layers, without the cells."""
     loops = [match and match[1] for match in map(_LAYERS_LOOP.match, lane.texts)]
     kinds = {loop: number for number, loop in enumerate(loops) if loop}
     loop_of = np.array([kinds.get(loop, NONE) for loop in loops], dtype=np.int64)[lane.names]
@@ -322,7 +318,7 @@ def looping_ns(lane: Lane) -> int:
     order = np.argsort(start)
     until = np.maximum.accumulate(end[order])
     since = np.maximum(start[order], np.append(start[order][:1], until[:-1]))
-    # sum dispatch inside the loops, and ops that store time steps or add up gradients
+    # add the loops' dispatch to the ops that store time steps or add up gradients
     dispatch_ns = lane.idle_within(("dispatch",), since, until).sum()
     beside = rows[lane.events.where_name(_BESIDE_CELLS.search)[rows]]
     return int(dispatch_ns + lane.busy[beside].sum()) // lane.steps
@@ -348,7 +344,7 @@ def peepholes(lane: Lane) -> float:
 
 
 def asked_between(lane: Lane) -> float:
-    """Count, per step, the pairs of successive cells between which the host reads a value."""
+    """Count a step's pairs of successive cells between which the host reads a value."""
     named = lane.events_named(ONE_CELL.search)
     cells = np.flatnonzero(named)
     above = lane.parent[cells]

@@ -17,7 +17,8 @@ from lstmprof.events.threads import STATES, VALUE_READS, state_codes, thread_ids
 
 #: Multiple of the median above which a gap is unusual.
 UNUSUAL = 10
-#: Fewest launches, and least share of blocking launches, with CUDA_LAUNCH_BLOCKING. Chosen by hand.
+#: Smallest number of launches, and smallest share of blocking launches, at which lstmprof assumes
+#: CUDA_LAUNCH_BLOCKING=1. Chosen by hand.
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
 _STREAM_WAIT = re.compile(r"Stream.*Wait|Wait.*Stream")
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
@@ -41,7 +42,7 @@ class Gaps:
 
 
 def gaps(lane: Lane) -> Gaps | None:
-    """Measure the idle time before the kernels of a device, not counting each step's start."""
+    """Measure the idle time before a device's kernels, without each step's start."""
     rows = np.flatnonzero(lane.activity & (lane.events.dur_ns > 0))
     rows = rows[np.lexsort((lane.events.end_ns[rows], lane.events.start_ns[rows]))]
     kernel = lane.events.is_kind("kernel")[rows]
@@ -64,12 +65,12 @@ def gaps(lane: Lane) -> Gaps | None:
 
 
 def blocking_launches(lane: Lane) -> float:
-    """Count the launches per step, if nearly every launch waits until its kernel ends."""
+    """Count the launches per step if nearly all block (CUDA_LAUNCH_BLOCKING), else 0."""
     events = lane.events
     kernels = np.flatnonzero(lane.activity & events.is_kind("kernel"))
     launch = events.rows_named("launch_id")[kernels]
     kernels, launch = kernels[launch != NONE], launch[launch != NONE]
-    # exclude kernels that begin before their launch, because then the clocks differ
+    # exclude kernels that seem to begin before their launch, because the clocks differ
     in_order = events.start_ns[kernels] >= events.start_ns[launch]
     waited = in_order & (events.end_ns[kernels] <= events.end_ns[launch])
     few = len(kernels) < _LEAST_LAUNCHES or waited.sum() < _NEARLY_ALL * len(kernels)
@@ -77,7 +78,7 @@ def blocking_launches(lane: Lane) -> float:
 
 
 def blocking_calls(lane: Lane) -> tuple[Fact, ...]:
-    """Return the blocking calls, with the time that the device or host waits in them."""
+    """Return the calls that block the host, with the waiting time."""
     sync = state_codes(lane.events) == STATES.index("sync")
     rows = np.flatnonzero(lane.calls() & sync & (lane.spent_ns > 0) & ~stops_profiler(lane))
     around = lane.around(rows)
@@ -85,7 +86,7 @@ def blocking_calls(lane: Lane) -> tuple[Fact, ...]:
 
 
 def read(lane: Lane) -> tuple[Fact, ...]:
-    """Return the ops that read a value and block until the device has it."""
+    """Return the ops in which the host waits for a value from the device."""
     events, forest = lane.events, Forest(lane.parent)
     sync = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
     blocks = forest.beneath(sync.astype(np.int64)) > 0
@@ -103,7 +104,7 @@ def read(lane: Lane) -> tuple[Fact, ...]:
 
 
 def stops_profiler(lane: Lane) -> Flags:
-    """Mark the synchronisation at the profile's end that PyTorch's profiler itself makes."""
+    """Mark the synchronisation with which PyTorch's profiler ends the profile."""
     events = lane.events
     calls = lane.rank & events.is_kind("runtime")
     ops = lane.rank & events.is_kind("op")
@@ -121,7 +122,7 @@ def stops_profiler(lane: Lane) -> Flags:
 
 
 def queued(lane: Lane) -> tuple[Fact, ...]:
-    """Return the kernels and copies that a wait delayed, and that wait of the stream."""
+    """Return the kernels and copies that a wait in their stream delayed, and that wait."""
     spent_ns = lane.idle_ns(QUEUED)
     rows = np.flatnonzero(spent_ns)
     launch = lane.events.rows_named("launch_id")[rows]
@@ -153,10 +154,10 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
-    """Return the call before each launch on its thread, if it enqueued a wait."""
+    """Return the call that enqueued a wait just before each launch, or ``NONE``."""
     events = lane.events
     records = lane.rank & events.where_name(lambda name: "EventRecord" in name)
-    # exclude waits before the first EventRecord, which wait for work from before the profile
+    # exclude waits before the profile's first EventRecord, which wait for earlier work
     first_ns = events.start_ns[records].min(initial=np.iinfo(np.int64).max)
     waits = events.where_name(_EVENT_WAIT.search) & (events.start_ns > first_ns)
     waits |= events.where_name(_HOST_FUNCTION.search)
@@ -174,7 +175,7 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
 
 
 def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
-    """Return the stream's wait that delayed each kernel or copy."""
+    """Return the recorded wait in its stream that delayed each activity, or ``NONE``."""
     events = lane.events
     waits = np.flatnonzero(
         lane.rank & events.is_kind("device_sync") & events.where_name(_STREAM_WAIT.search)
@@ -186,7 +187,7 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
         ended = ended[np.argsort(events.end_ns[ended], kind="stable")]
         places = np.flatnonzero(stream[rows] == number)
         last = np.searchsorted(events.end_ns[ended], events.start_ns[rows[places]], "right") - 1
-        # only a wait that ended after the activity was queued (``since_ns``) delayed the activity
+        # a wait delays an activity only if the wait ends in the idle time from ``since_ns``
         during = (last >= 0) & (events.end_ns[ended[last]] > since_ns[places])
         waits_ended[places[during]] = ended[last[during]]
     return waits_ended
@@ -200,7 +201,7 @@ def later_allocs(lane: Lane) -> tuple[Fact, ...]:
         first = lane.least_of_each(lane.step, np.flatnonzero(lane.here & (lane.step >= 0)))
         rows = rows[lane.step[rows] > first[lane.turn[rows]]]
     else:
-        # without step markers, ignore the beginning, and freeing at the end of the program
+        # ignore warm-up (the first half) and the program's end if there are no step markers
         begun = np.sort(events.start_ns[lane.activity])
         middle = begun[len(begun) // 2] if len(begun) else np.iinfo(np.int64).max
         last = events.end_ns[lane.activity].max(initial=0)
@@ -216,7 +217,7 @@ def graph(lane: Lane) -> bool:
 
 
 def captured(lane: Lane) -> float:
-    """Count the launches per step that ran no kernel, because a graph captured them."""
+    """Count the launches per step that only recorded a kernel into a graph."""
     events, thread = lane.events, thread_ids(lane.events)
     calls = launch_calls(events)
     launched = events.rows_named("launch_id")

@@ -1,9 +1,7 @@
-"""Copies, fills, changing shapes, embedding tables, small kernels and slow matmuls.
+"""Find copies, fills, changing shapes, embedding tables, small kernels and slow matmuls.
 
-Small kernels have fewer thread blocks than the GPU has multiprocessors, so some of these idle.
-Denormals: a CPU computes many times slower with numbers close to zero. If values shrink from time
-step to time step, matmuls of one shape are slow in the same part of every step, which other
-processes, clocks and caches do not cause.
+Denormals (numbers close to zero) make a CPU many times slower. If values shrink over the time
+steps, denormals slow the matmuls in the same part of every step.
 """
 
 from __future__ import annotations
@@ -31,7 +29,8 @@ _EMPTY_OP = re.compile(r"aten::(?:new_)?empty(?:_like|_strided)?$")
 _ARRANGING = ("aten::copy_", "aten::clone", "aten::contiguous", "aten::reshape", "aten::flatten")
 _WORK = ("rnn", "gemm", "conv", "attention", "embedding")
 _LOOK_UP, _TABLE_GRADIENT = "aten::embedding", "aten::embedding_dense_backward"
-#: Least share of the embedding table in a list's elements if an op over the list counts for it.
+#: Smallest share of the elements of a tensor list that the embedding table contains, at which
+#: lstmprof treats an op on the list as an op on the table.
 _MOST_OF_LIST = 0.9
 
 
@@ -45,7 +44,7 @@ class DenseTable:
 
 
 def moved(lane: Lane) -> tuple[Fact, ...]:
-    """Return the copies by the outermost op that only copies: ``aten::contiguous``."""
+    """Return copies, grouped by their outermost copying op (``aten::contiguous``)."""
     rows = np.flatnonzero(lane.copies)
     within = lane.around(rows)
     arranges = lane.events.is_one_of("name", *_ARRANGING)
@@ -107,7 +106,7 @@ def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
         return _table_by_time(lane, looked_up, multiplies, inputs)
     tables = []
     for (rows, width), number in looked_up.items():
-        # skip a table that a matmul reads, too, because its gradient is always dense
+        # skip a table that a matmul also reads, because the table's gradient is then always dense
         if [rows, width] in multiplied or [width, rows] in multiplied:
             continue
         whole = np.array([_is_over([rows, width], entries) for entries in inputs] + [False])
@@ -123,17 +122,17 @@ def dense_tables(lane: Lane) -> tuple[DenseTable, ...]:
 def _table_by_time(
     lane: Lane, looked_up: Mapping[tuple[int, int], int], multiplies: Flags, inputs: list[Any]
 ) -> tuple[DenseTable, ...]:
-    """Find the only embedding table by the time of ops without shapes."""
+    """Find the only embedding table by durations if some matmuls have no shapes."""
     events, ops = lane.events, lane.here & lane.events.is_kind("op")
     gradients = np.asarray(ops & events.is_one_of("name", _TABLE_GRADIENT), np.bool_)
     fills = ops & events.is_one_of("name", "aten::fill_") & (lane.inside(gradients) != NONE)
     if len(looked_up) != 1 or not fills.any():
         return ()
     (((rows, width), number),) = looked_up.items()
-    # estimate the least time of an optimizer op on the whole table: half of zeroing the gradient
+    # assume that an op on the whole table takes at least half as long as zeroing the gradient
     least_ns = median(lane.spent_ns[fills]) / 2
     large = [shape for shape in _shapes_in(inputs) if 2 * prod(shape) >= rows * width]
-    # find nothing if a long matmul may read the table
+    # give up if a long matmul may read the table, or if another tensor is about as large
     if (lane.spent_ns[multiplies] >= least_ns).any() or any(s != [rows, width] for s in large):
         return ()
     updates = ops & events.is_one_of("category", "optimizer") & (lane.spent_ns >= least_ns)
@@ -155,7 +154,7 @@ def _is_shape(entry: Any, dimensions: int | None = None) -> bool:
 
 
 def _is_over(table: list[int], entries: list[Any]) -> bool:
-    """Return whether an op's inputs are the embedding table, alone or in a list."""
+    """Return whether an op works on a whole table, alone or in a list of tensors."""
     first = entries[0] if entries else None
     if first == table:
         return True
@@ -169,7 +168,7 @@ _Shapes = list[Any]
 
 @dataclass(frozen=True)
 class Product:
-    """Matmul kernels of one name that an op launched."""
+    """Matmul kernels of one name, launched by ops of one name, shape and type."""
 
     kernel: str
     op: str
@@ -217,12 +216,12 @@ def _half(dtypes: str) -> str | None:
 
 
 def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
-    """Return a function: input shapes → (m, k, n); input ``first`` is (…, m, k)."""
+    """Return a function: input shapes → (m, k, n), where input ``first`` is (…, m, k)."""
     return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
 
 
-#: Op → function for its sizes from input shapes (native_functions.yaml); cuDNN: (time, batch,
-#: inputs) first, state fifth.
+#: Op → function that reads the op's sizes from its input shapes (native_functions.yaml). The first
+#: input of cuDNN's op is (time, batch, inputs), the fifth is the state.
 _SIZES: dict[str, Callable[[_Shapes], tuple[int, ...]]] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _product(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _product(1)),
@@ -263,7 +262,7 @@ def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
     categories, names = events.texts("category")
     blocks = np.array([*map(_blocks, written), 0])[configs]
     fewer = (blocks > 0) & (blocks < multiprocessors) & (categories != NONE) & (lane.busy > 0)
-    # omit persistent kernels, whose number of blocks depends on the device, not on the work
+    # omit persistent kernels, whose number of blocks says nothing about the work
     chosen = lane.activity & events.is_kind("kernel") & ~events.is_one_of("family", _PERSISTENT)
     rows = np.flatnonzero(chosen & fewer)
     groups = Groups(blocks[rows], categories[rows])
@@ -284,11 +283,13 @@ def _blocks(written: str) -> int:
 
 #: Number of successive groups into which the matmuls of one shape in a step are divided.
 _RUNS = 10
-#: Fewest matmuls per group, so that one disturbed matmul does not change the median.
+#: Smallest number of matmuls per group, so that one disturbed matmul does not change the median.
 _EACH = 5
-#: Least factor by which denormals slow the slowest group; at most 100 was measured.
+#: Smallest ratio of the slowest to the fastest group of matmuls at which lstmprof reports
+#: denormals. Ratios up to 100 were measured.
 SLOWER = 8
-#: Least backward / forward time with denormals (15 to 27 measured), and least forward time in ns.
+#: Smallest ratio of a layer's backward to forward time, and smallest forward time in ns, at which
+#: lstmprof reports denormals. Ratios of 15 to 27 were measured.
 _BACKWARD, _LONG_NS = 8, 10_000_000
 _FORWARD_OP = re.compile(r"aten::mkldnn_rnn_layer$")
 _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
@@ -296,7 +297,7 @@ _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
 
 @dataclass(frozen=True)
 class Slow:
-    """Calls of one op that denormals slow down in one part of each step."""
+    """Calls of one op that denormals (numbers close to zero) slow down."""
 
     name: str
     ns: int  # lost per step
@@ -306,7 +307,7 @@ class Slow:
 
 
 def slowing(lane: Lane) -> Slow | None:
-    """Return the matmuls or layers that lose most by denormals; ``ns`` is the loss of all."""
+    """Return the op that loses most time to denormals, with the loss of all such ops."""
     if lane.device is not None or not lane.marked or lane.steps < 2:
         return None
     slow = [*_slow_products(lane), *_slow_layers(lane)]
@@ -325,7 +326,7 @@ def _slow_products(lane: Lane) -> list[Slow]:
 
 
 def _slow_at_one_place(lane: Lane, rows: Ints) -> Slow | None:
-    """Return the matmuls of one shape if they are slow in the same part of each step."""
+    """Find matmuls that are slow in the same part of every step."""
     steps = [rows[places] for places in Groups(lane.step[rows]).members()]
     if len(steps) < lane.steps or min(map(len, steps)) < _RUNS * _EACH:
         return None
@@ -335,6 +336,7 @@ def _slow_at_one_place(lane: Lane, rows: Ints) -> Slow | None:
     )
     fast, slow = medians.min(axis=1), medians.max(axis=1)
     place = medians.argmax(axis=1)
+    # other processes, clocks and caches do not slow the same part of every step
     if (slow < SLOWER * fast).any() or place.max() - place.min() > 1:
         return None
     lost = sum(int(np.maximum(dur[s] - f, 0).sum()) for s, f in zip(steps, fast, strict=True))

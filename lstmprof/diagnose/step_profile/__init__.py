@@ -5,8 +5,8 @@
     clean step ─▶ intervals ─ contributors, lost overhead ─┐
                   events ──── tally, seen ─────────────────┴▶ StepProfile
 
-The clean step is the step without disturbances. The user may choose the rank and device. The
-default is the device that all others wait for, else the busiest device of the first rank.
+The clean step is a step without profiler overhead and disturbances. The default device is the
+device that all others wait for, else the busiest device of the first rank.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
-#: (state, category or cause) in the breakdown, such as ``("idle", "dispatch")``.
+#: State, and category of work or cause of idle time, such as ``("idle", "dispatch")``.
 Part = tuple[str, str]
 #: Name → (ns, calls).
 Spent = dict[str, tuple[int, float]]
 
 #: Tables of the breakdown with evidence for diagnoses.
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
-#: Share of activities that begin before their launch above which clocks differ. Chosen by hand.
+#: Largest share of activities that may begin before their launch if clocks agree. Chosen by hand.
 EARLY_SHARE = 0.1
 #: Most ranks and devices that an error lists.
 _MOST_LISTED = 8
@@ -258,7 +258,7 @@ def step_profile_of(
 
 
 def _meanwhile(breakdown: Breakdown, late: RankDevice, own: Intervals | None) -> Meanwhile | None:
-    """Return what a late rank did while other ranks waited for it."""
+    """Return what the straggler (``late``) did while the other ranks waited."""
     rank, device = late
     events = breakdown.events_of_rank(rank)
     if own is None:
@@ -312,14 +312,13 @@ def _means(sums: Sequence[Contributor], steps: int) -> tuple[Contributor, ...]:
 
 
 def _sync_calls(events: EventTable, steps: int) -> float | None:
-    """Return the number of blocking runtime calls per step."""
     calls = events.is_kind("runtime")
     blocking = calls & (state_codes(events) == STATES.index("sync"))
     return int(blocking.sum()) / steps if calls.any() else None
 
 
 def _clocks(events: EventTable) -> tuple[Lack, ...]:
-    """Report clocks that differ: activities begin before their launch."""
+    """Report that host and device clocks differ if work begins before its launch."""
     launch = events.rows_named("launch_id")
     linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
     early_ns = events.start_ns[launch[linked]] - events.start_ns[linked]
@@ -328,9 +327,9 @@ def _clocks(events: EventTable) -> tuple[Lack, ...]:
         return ()
     usual, most = (numbers.quantity(int(ns), "ns") for ns in np.quantile(early_ns, (0.5, 1)))
     sentence = (
-        f"{len(early_ns):,} of {len(linked):,} GPU activities begin before their launch call, by "
-        f"{usual} in the median and {most} at most: the clocks of host and device differ, so the "
-        "causes of short idle gaps are uncertain; record fewer steps"
+        "the clocks of host and device differ, so the causes of short idle gaps are uncertain: "
+        f"{len(early_ns):,} of {len(linked):,} GPU activities begin before their launch call, "
+        f"by {usual} (median) and by up to {most}; record fewer steps"
     )
     return (Lack(CLOCKS, sentence, len(early_ns) / len(linked), hides="causes of short gaps"),)
 
@@ -348,7 +347,7 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
 def _communication(
     windows: Sequence[Window], straggler: Straggler | None, overlap: Overlap | None, lanes: int
 ) -> list[str]:
-    """Write sentences on the rank that others wait for, and on communication."""
+    """Write notes on the straggler and on the time of communication."""
     least_ns = LEAST_SHARE * statistics.mean(w.length_ns for w in windows)
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
     lines = [straggler_sentence(straggler)] if straggler and (matters or lanes > 1) else []
@@ -360,7 +359,6 @@ def total_ns(contributors: Iterable[Contributor]) -> int:
 
 
 def by_name(contributors: Iterable[Contributor]) -> Spent:
-    """Sum time and calls by the name of the op, kernel or runtime function."""
     spent: Spent = {}
     for contributor in contributors:
         if contributor.name is not None:

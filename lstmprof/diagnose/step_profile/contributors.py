@@ -1,8 +1,8 @@
-"""What the time of a device or host consists of: ops, kernels and calls, summed by name.
+"""Sum what the time of a device or host consists of: ops, kernels and calls by name.
 
-Each event also has a purpose: the category of work that it serves. An op that computes nothing
-serves the work inside or around it: ``aten::to`` and the ``aten::empty_strided`` inside it serve
-the cast that their ``aten::copy_`` computes.
+Each event has a purpose, which is a category of work. An op that computes nothing has the purpose
+of the work inside or around the op. For example, ``aten::to`` and ``aten::empty_strided`` have the
+purpose of the cast that ``aten::copy_`` computes inside ``aten::to``.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Duration in ns below which an op computes little: 95 % of LSTMCell's ops with 4 units take < 2.9
-#: µs (EPYC).
+#: Longest time in ns of a tiny op, which computes next to nothing. Measured: 95 % of the ops of an
+#: LSTMCell with 4 units take < 2.9 µs (EPYC).
 TINY_OP_NS = 3_000
-#: Duration in ns below which a kernel ends before the next launch: a launch takes 4.8 to 6.6 µs
-#: (BERT, H100).
+#: Longest duration in ns of a tiny kernel, which ends before the next launch. A launch takes 4.8 to
+#: 6.6 µs (BERT, H100).
 TINY_KERNEL_NS = 5_000
 
-#: Duration in ns above which an op without launches computes: ten times PyTorch's dispatch. Chosen
-#: by hand.
+#: Smallest time in ns at which lstmprof assumes that an op without launches computes on the CPU:
+#: ten times PyTorch's dispatch. Chosen by hand.
 CPU_OP_NS = 100_000
 
-#: Pattern of the number in a PyTorch step marker's name, removed to sum all steps.
+#: Pattern of a PyTorch step's number; removing the number gives all steps one name.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
-#: Name of the part of the breakdown with the profiler's own work.
+#: Name of the part of the breakdown in which the profiler itself works.
 PROFILER = "profiler"
 
 
@@ -116,7 +116,7 @@ def contributors(
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Time intervals, cut so that each serves one purpose (input, compilation …)."""
+    """Time intervals that each serve one purpose, such as input or compilation."""
 
     intervals: Intervals
     row: Ints
@@ -135,7 +135,7 @@ def _cut_by_purpose(
     device: int | None,
     intervals: Intervals,
 ) -> _Pieces:
-    """Cut intervals where input, compilations and reading loops begin and end."""
+    """Cut intervals where input, compiling or the reading of values begins or ends."""
     preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
     reading = Reading(events, windows if device is None else [])
     borders = [context.borders_ns for context in (preparing, compiling, reading)]
@@ -158,7 +158,7 @@ def _cut_by_purpose(
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
-    """Mark the intervals whose event is one of the marked ``rows``."""
+    """Look up ``rows[row]`` for each interval, and False for the row ``NONE``."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
@@ -166,13 +166,13 @@ def _are(rows: Flags, row: Ints) -> Flags:
 def _labels(intervals: Intervals) -> tuple[np.ndarray, np.ndarray]:
     """Return each interval's state and part: ``("idle", "dispatch")``."""
     states = np.array([state for state, _ in intervals.labels], dtype=object)
-    # remove the prefix of waits at the end of a step
+    # remove ``tail:``, which marks idle time at the end of a step
     parts = np.array([part.removeprefix(TAIL) for _, part in intervals.labels], dtype=object)
     return states[intervals.label].astype(str), parts[intervals.label].astype(str)
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return the category of work that each event serves, and which events are tiny."""
+    """Return each event's purpose (a category of work), and mark tiny events."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -194,7 +194,7 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
 
 
 def _call_masks(events: EventTable, pieces: _Pieces, device: int | None) -> tuple[Flags, Flags]:
-    """Mark the intervals of ops that compute on the CPU, and of calls that enqueue work."""
+    """Mark intervals in ops that compute on the CPU, and in calls that enqueue work."""
     enqueues = np.zeros(len(events), dtype=np.bool_)
     enqueues[launch_calls(events)] = True
     runtime = events.is_kind("runtime")
@@ -219,16 +219,16 @@ def _calls(groups: Groups, row: Ints) -> Ints:
     return np.bincount(counted, minlength=groups.count).astype(np.int64)
 
 
-#: Causes of idle time in which the host thread is in no runtime call.
+#: Causes of idle time while the host's thread runs no runtime call.
 _BETWEEN_CALLS = ("dispatch", "python", "host")
 
 
 def lost_overhead_ns(
     events: EventTable, windows: Sequence[Window], rank: int | None, intervals: Intervals
 ) -> int:
-    """Return the idle time per step that may be the profiler's own work."""
+    """Return the idle time per step that the profiler itself may cause."""
     rows = events.rows_of_rank(rank)
-    # take CUPTI's overhead, which has no thread in Kineto and may count as time of an op
+    # choose CUPTI's overhead, which may count as an op's time because Kineto records no thread
     lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)
     rows = rows[lost[rows]]
     if not len(rows) or not windows:

@@ -1,13 +1,13 @@
-"""Compute how much earlier a device would finish if it did not wait for a late rank.
+"""Compute how much earlier a device would finish without its waits for a late rank.
 
 ::
 
     device  |-work-|== waits ==|-collective-|        idle         |-work-|
     host    |launch|            a call that takes long     |launch|
 
-Without this wait, the device would only be idle for longer, because the host launches the next work
-no earlier. A wait costs time if the next work is already queued, or if the host waits for the
-device.
+The wait in this diagram costs no time: without the wait, the device would only idle for longer,
+until the host launches the next work. A wait costs time if the next work is already queued, or if
+the host waits for the device.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def earlier_ns(
     calls = rows[events.is_kind("runtime")[rows] & events.where_name(_may_block)[rows]]
     marks = [(at, "idle", 0) for at in _late_launches(events, work).tolist()]
     start, end = events.start_ns, events.end_ns
-    # add the wait in each collective; ``waits_ns``: start of a collective → wait
+    # add the wait in each collective, which ``waits_ns`` lists by the collective's start
     marks += [(int(end[row]), "waited", waits_ns.get(int(start[row]), 0)) for row in work]
     marks += [(int(end[row]), "woken", int(end[row] - start[row])) for row in calls]
     device_ns = host_ns = 0  # how much earlier the device, and the host, would get here
@@ -54,12 +54,11 @@ def earlier_ns(
 
 
 def _may_block(name: str) -> bool:
-    """Return whether a runtime call may wait for the device."""
     return runtime_state(name) == "sync" or "Memcpy" in name
 
 
 def _late_launches(events: EventTable, work: Ints) -> Ints:
-    """Return when an idle device begins work launched too late; ``work`` is sorted by start."""
+    """Return the start times of work that the host launched after the device ran idle."""
     begins, ends = Covered(events.start_ns[work], events.end_ns[work]).bounds
     first = work[np.searchsorted(events.start_ns[work], begins[1:])]
     call = events.rows_named("launch_id")[first]

@@ -1,8 +1,4 @@
-"""Find what a late rank did while the other ranks waited for it in a collective.
-
-The wait ends when the late rank arrives, and is as long as the longest wait of another rank: the
-clocks of ranks cannot be compared.
-"""
+"""Find what a late rank did while the other ranks waited: ``runs aten::mm in 'forward'``."""
 
 from __future__ import annotations
 
@@ -20,7 +16,8 @@ from lstmprof.diagnose.seen.contexts import enclosing
 from lstmprof.events.intervals import Covered
 from lstmprof.events.table import NONE, EventTable
 
-#: Least share of the waits in an op, kernel or range that is named. Chosen by hand.
+#: Smallest share of the waits for a late rank at which lstmprof names the late rank's activity.
+#: Chosen by hand.
 _LEAST_NAMED_SHARE = 0.5
 
 
@@ -46,7 +43,7 @@ class Meanwhile:
 
 
 def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | None]) -> Covered:
-    """Return when other ranks waited for the late rank, on the late rank's clock."""
+    """Return when other ranks waited for ``late``, in times of the late rank's clock."""
     longest: Counter[int] = Counter()
     arrived: dict[int, int] = {}
     for call in calls:
@@ -56,12 +53,13 @@ def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | N
         longest[number] = max(longest[number], call["waits_ns"])
         if (call["rank"], call["device"]) == late:
             arrived[number] = call["start_ns"]
+    # subtract the longest wait from the arrival, because the clocks of two ranks differ
     end = np.array(list(arrived.values()), dtype=np.int64)
     return Covered(end - np.array([longest[n] for n in arrived], dtype=np.int64), end)
 
 
 def meanwhile_of(events: EventTable, intervals: Intervals, waits: Covered) -> Meanwhile | None:
-    """Return what the late rank did for most of the time of these waits."""
+    """Return what the late rank did for at least half of the time of ``waits``."""
     intervals = intervals.cut_at(np.concatenate(waits.bounds))
     inside = np.flatnonzero(waits.within(intervals.start_ns, intervals.end_ns) > 0)
     length_ns = (intervals.end_ns - intervals.start_ns)[inside]

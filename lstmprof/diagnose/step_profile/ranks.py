@@ -1,8 +1,8 @@
 """Find the rank that all others wait for, and how much communication overlaps with computing.
 
-The wait of a rank in a collective is its kernel's duration minus the duration on the rank that
-arrived last; starts cannot be compared, because the clocks of ranks differ. The overlap is that of
-Holistic Trace Analysis (``get_comm_comp_overlap``), within the profiled steps.
+A rank's wait in a collective is the kernel's duration on this rank minus the duration on the rank
+that arrived last. Starts cannot be compared, because the clocks of ranks differ. The overlap has
+the definition of Holistic Trace Analysis (``get_comm_comp_overlap``), within the profiled steps.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from lstmprof.runs.metadata import RunInfo
 
 FOUND, NONE, UNKNOWN = "found", "none", "unknown"
 MEASURED, LIKELY = "measured", "likely"
-#: Least share of the step of waits that count.
+#: Smallest share of the step at which lstmprof reports waits or communication.
 LEAST_SHARE = 0.01
-#: Longest wait of a late rank, as a share of the other ranks' median wait.
+#: Longest wait of a late rank, as a share of the median wait of the other ranks.
 LATE = 0.5
-#: Least share of steps with a late rank if the late rank changes from step to step.
+#: Smallest share of steps with a late rank at which lstmprof reports that the late rank changes.
 CHANGING_SHARE = 0.75
-#: Fewest collectives with which the clocks of ranks can be checked after they were aligned.
+#: Smallest number of collectives at which lstmprof marks a result about ranks as measured, not as
+#: likely. Fewer collectives cannot check the alignment of the ranks' clocks.
 LEAST_COLLECTIVES = 3
 
 _Rows = list[dict[str, Any]]
@@ -50,12 +51,12 @@ _Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Waiter:
-    """A device, its wait per step, and how many collectives it joins last."""
+    """A device that waits in collectives or arrives last."""
 
     rank: int | None
     device: int | None
-    waits_ns: float
-    last_in: int
+    waits_ns: float  # per step
+    last_in: int  # number of collectives in which the device arrives last
 
     @property
     def rank_device(self) -> RankDevice:
@@ -80,7 +81,7 @@ class WaitsFor:
 
 @dataclass(frozen=True)
 class Excess:
-    """The part with the most extra time of the late rank, compared with the median rank."""
+    """The part of a step in which the late rank exceeds the median rank most."""
 
     state: str
     part: str
@@ -99,7 +100,7 @@ class Straggler:
 
     state: str  # found, none (no device is always last) or unknown
     reason: str | None = None
-    # likely: too few collectives to check the clocks, some unmatched, or unknown groups of ranks
+    # likely if the collectives are few or unmatched, or if their groups of ranks are unknown
     certainty: str | None = None
     rank: int | None = None
     device: int | None = None
@@ -138,7 +139,7 @@ class Straggler:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The communication per step, and how much of it is exposed."""
+    """The time of communication per step, in all and without computing meanwhile."""
 
     communication_ns: int
     exposed_ns: int  # nothing is computed meanwhile
@@ -182,7 +183,7 @@ def straggler_of(breakdown: Breakdown, rank_devices: Sequence[RankDevice]) -> St
 
 
 def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice) -> float | None:
-    """Return by which share of its waits for the late rank a rank would finish earlier."""
+    """Return by which share of its waits for the late rank ``waiting`` would end earlier."""
     rank, device = waiting
     waits_ns: dict[int | None, dict[int, int]] = defaultdict(dict)
     for row in in_common(breakdown.table("collectives").to_pylist()):
@@ -200,7 +201,7 @@ def saved_share(breakdown: Breakdown, straggler: Straggler, waiting: RankDevice)
 
 
 def _excess(breakdown: Breakdown, late: RankDevice, matters_ns: float) -> Excess | None:
-    """Find the part of the breakdown in which a late rank spends the most extra time."""
+    """Find the part of a step in which the late rank exceeds the median rank most."""
     steps = Counter(window.rank for window in breakdown.windows)
     parts: dict[RankDevice, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in breakdown.ledger.to_pylist():
@@ -235,8 +236,8 @@ def _why_not_compared(breakdown: Breakdown, rows: _Rows) -> str:
         return _unequal_numbers(unmatched, rows, rank_devices)
     skew_ns = max((row["skew_ns"] for row in rows if row["collective"] is not None), default=0)
     return (
-        f"the ends of a collective on different ranks are up to {milliseconds(skew_ns)} ms apart, "
-        "even after aligning the ranks' clocks"
+        f"the ranks end one and the same collective up to {milliseconds(skew_ns)} ms apart, even "
+        "after lstmprof aligned the clocks of the ranks"
     )
 
 
@@ -256,7 +257,7 @@ def _unequal_numbers(unmatched: _Rows, rows: _Rows, rank_devices: Sequence[RankD
 
 
 def _with_late_rank(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
-    """Add the waits of all ranks, and the late rank if there is one."""
+    """Add to ``facts`` the waits of all ranks, and the late rank if there is one."""
     steps = facts.steps
     waits: Counter[RankDevice] = Counter()
     for row in rows:
@@ -306,7 +307,7 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[RankDevice | None]:
-    """Return the late (rank, device) of each step; None if none is clearly late."""
+    """Return the late device of each step, or None if no device is clearly late."""
     waits: dict[int | None, Counter[RankDevice]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_rank_device(row)] += row["waits_ns"]
@@ -348,7 +349,7 @@ def overlap_of(
         np.array([w.end_ns for w in windows], dtype=np.int64),
     )
     if clean is not None:
-        # the breakdown's communication is exposed, because overlapping time counts as computing
+        # sum exposed communication: the breakdown counts overlapping time as computing
         parts = clean.mean_step.parts
         exposed = sum(ns for _, part, ns in parts if part == "collective")
     else:
@@ -389,8 +390,8 @@ def straggler_sentence(straggler: Straggler) -> str:
     name, other = lane_words(*late.rank_device), lane_words(*longest.rank_device)
     return (
         f"{likely}straggler: {name} arrives last in {own.last_in} of {late.collectives}"
-        f" collectives and waits {milliseconds(own.waits_ns)} ms{each}; {other} waits"
-        f" {milliseconds(longest.waits_ns)} ms, of which {milliseconds(for_it)} ms for"
+        f" collectives and waits {milliseconds(own.waits_ns)} ms{each}; {other} waits longest:"
+        f" {milliseconds(longest.waits_ns)} ms{each}, of which {milliseconds(for_it)} ms for"
         f" {name}{does}{more}{others}"
     )
 

@@ -1,14 +1,8 @@
 """Count the kernels, matmuls, launches and so on of a device or host, with their durations.
 
-- This module counts the kernels of one op call as one kernel if their only name is the op's
-  (TensorFlow 1).
-- It counts a matmul, convolution or attention once per op, whatever number of kernels the op runs.
-  It counts a backward op of a convolution twice if the kernels are named dgrad and wgrad. Without
-  ops, it counts each kernel, except helper kernels of a library.
-- It ignores an op that calls another op of the same type (``aten::relu_`` calls
-  ``aten::clamp_min_``).
-- A gap is an interval in which the device runs nothing.
-- A median is the lower of the two middle values, so it is the duration of one event.
+All kernels of one matmul, convolution or attention op count as one, but dgrad and wgrad kernels of
+a convolution as two. An op around an op of an equal type does not count, such as ``aten::relu_``
+around ``aten::clamp_min_``. A gap is an interval in which the device runs nothing.
 """
 
 from __future__ import annotations
@@ -39,8 +33,8 @@ _NOUN_OF_CATEGORY = {
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
-#: Nouns for work: a ``layer`` is a recurrent layer in one op or kernel, a ``cell`` one of its time
-#: steps.
+#: Nouns for work. A ``layer`` is an op or kernel for a whole recurrent layer. A ``cell`` is an op
+#: for one time step of a layer.
 WORK = (*dict.fromkeys(_NOUN_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
 #: cuDNN's names for the gradients of a convolution: ``dgrad`` of its input, ``wgrad`` of weights.
@@ -88,6 +82,7 @@ def tally(
 
 def _spread(lengths_ns: Ints) -> Spread:
     count = len(lengths_ns)
+    # take the lower of two middle values, so that the median is the duration of an event
     median_ns, longest_ns = lengths_ns[[(count - 1) // 2, -1]].tolist() if count else (0, 0)
     return Spread(count, int(lengths_ns.sum()), median_ns, longest_ns)
 
@@ -101,7 +96,7 @@ def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
 
 
 def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
-    """Mark ops that contain an op of the same type, such as a copy in a copy."""
+    """Mark ops around an op with an equal noun: ``relu_`` around ``clamp_min_``."""
     parent = events.rows_named("parent_id")
     noun_of_row = np.full(len(events), NONE, dtype=np.int64)
     noun_of_row[rows] = nouns
@@ -116,7 +111,7 @@ def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
 
 
 def _dispatched_again(events: EventTable) -> Flags:
-    """Return the ops that directly call an op of the same name (PyTorch's autocast)."""
+    """Mark ops around an op with an equal name: autocast dispatches ops twice."""
     parent, names = events.rows_named("parent_id"), events.texts("name")[0]
     inner = np.flatnonzero((parent != NONE) & events.is_kind("op"))
     again = parent[inner[names[parent[inner]] == names[inner]]]
@@ -140,11 +135,11 @@ def _work_of(events: EventTable, inside: Flags, device: int) -> dict[str, Ints]:
 
 
 def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
-    """Give all kernels of one matmul the same number."""
+    """Return an id of each kernel's matmul, so that a matmul counts only once."""
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")[rows]
     codes, names = events.texts("category")
     name_codes, texts = events.texts("name")
-    # tell dgrad from wgrad, which are two matmuls of one op
+    # distinguish dgrad from wgrad, which are two matmuls of one op
     named = (next((p for p in _PASSES[1:] if p in text), "") for text in (*texts, ""))
     passes = np.array([_PASSES.index(name) for name in named])
     ops = np.full(len(rows), NONE, dtype=np.int64)
@@ -159,12 +154,12 @@ def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
-    """Return each kernel's op call as a number; ``NONE`` if not named after an op (TF 1)."""
+    """Return an id of the op call behind each kernel with an op's name (TensorFlow 1)."""
     ops, op_texts = events.texts("op_name")
     names, texts = events.texts("name")
     calls = np.full(len(rows), NONE, dtype=np.int64)
     code_of = {text: code for code, text in enumerate(texts)}
-    # find codes: of the op's type (``MatMul`` of ``lstm/MatMul:MatMul``), and of the whole name
+    # a kernel may have an op's type as its name: ``MatMul`` for the op ``lstm/MatMul:MatMul``
     types = np.array([code_of.get(text.rpartition(":")[2], NONE) for text in (*op_texts, "")])
     own = np.array([code_of.get(text, NONE) for text in (*op_texts, "")])
     so_named = np.flatnonzero((ops[rows] >= 0) & (types[ops[rows]] == names[rows]))
@@ -225,7 +220,7 @@ def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
     activity = inside & events.is_kind(*ACTIVITY_KINDS)
     launch = events.rows_named("launch_id")
     here = activity & (events.ints("device", UNKNOWN) == (UNKNOWN if device is None else device))
-    # assume that a call without a link to its work is for the only active device
+    # count a call without recorded work for this device if no other device is active
     linked = np.isin(calls, launch[activity])
     mine = np.isin(calls, launch[here]) | (~linked & bool((here == activity).all()))
     kernels = np.isin(calls, launch[here & events.is_kind("kernel")])
@@ -234,7 +229,7 @@ def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
 
 
 def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: int) -> Ints:
-    """Return how long the device idles before each activity and the step's end."""
+    """Return the idle time before each activity, and before the end of each step."""
     rows = events.rows_of_rank(rank)
     is_here = events.ints("device", UNKNOWN) == device
     rows = rows[(is_here & events.is_kind(*ACTIVITY_KINDS))[rows]]

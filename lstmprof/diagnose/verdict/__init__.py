@@ -40,16 +40,17 @@ from lstmprof.diagnose.remedies.work import tf32
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.runs.fields import ScriptLine
 
-#: Least factor between the ends of a ratio's interval that the sentence shows.
+#: Smallest ratio of an interval's upper to lower end at which the verdict shows the interval.
 WIDE = 1.25
 #: Kinds of time that do not grow with the number of ops or launches.
 _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
     *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE, causes.WAITING),
 )
-#: Largest width (end / begin) of a ratio's interval with known times of parts. Chosen by hand.
+#: Smallest ratio of an interval's upper to lower end at which lstmprof does not compare parts of
+#: the steps. Chosen by hand.
 _ROUGH = 10.0
-#: Least ratio that is shown without decimals.
+#: Smallest ratio of two step times that lstmprof writes without decimals.
 _WITHOUT_DECIMALS = 100
 #: Name of the bottleneck if several kinds of waits for the host count together.
 WAITS_FOR_HOST = "waiting for the host"
@@ -59,15 +60,16 @@ _IN_WORDS = {
     causes.RANGE: "time inside ranges in which no op was recorded",
     causes.RUNTIME: "runtime calls",
 }
-#: Least ratio of other waits to the longest wait if all waits are the bottleneck. Chosen by hand.
+#: Ratio of other waits to the named wait above which all waits are the bottleneck. Chosen by hand.
 _OTHER_WAITS = 0.1
-#: Waits with their own causes; the verdict mentions those above ``_THEN_SHARE`` of the step.
+#: Waits with causes of their own. A verdict mentions such a wait from ``_THEN_SHARE`` of the step.
 _OWN_WAITS = (
     *(causes.INPUT, causes.SYNC, causes.COMPILE, causes.START),
     *(causes.COLLECTIVE, causes.QUEUE, causes.WAITING),
 )
 _THEN_SHARE = 0.1  # chosen by hand
-#: Difference below which kinds of time count as equally long. Chosen by hand.
+#: Largest relative difference of two kinds of time that lstmprof treats as equally long. Chosen by
+#: hand.
 _ALIKE = 0.02
 _PER_STEP = "per step"
 #: Pattern of kinds of time whose name is plural.
@@ -78,13 +80,14 @@ _PLURAL = re.compile(r"calls$| and ")
 class Verdict:
     """Why a run (``subject``) takes as long as it does, alone or compared with ``baseline``.
 
-    ``state`` is ``found`` (there is a cause), ``none`` (no difference beyond noise) or ``unknown``
-    (the profile does not show the cause); ``words`` explains ``none`` and ``unknown``. ``kind`` is
-    the kind of time to blame, such as matmul. ``bottleneck`` is this kind, or ``waiting for the
-    host`` if several waits count together. ``whole_ns`` is the difference between the two steps, or
-    the step of a single run. ``per`` says what the lengths are: ``per step``, or ``in the whole
-    profile`` without step markers. ``lost_ns`` is how much longer the median timed iteration is
-    than an undisturbed step.
+    - ``state``: ``found`` (a cause), ``none`` (no difference beyond noise), or ``unknown`` (the
+      profile does not show the cause)
+    - ``words``: the reason if the state is ``none`` or ``unknown``
+    - ``kind``: the kind of time to blame, such as matmul
+    - ``bottleneck``: ``kind``, or ``waiting for the host`` if several waits count together
+    - ``whole_ns``: the difference between the two steps, or the step of a single run
+    - ``per``: the unit ``per step``, or ``in the whole profile`` without step markers
+    - ``lost_ns``: the median timed iteration minus an undisturbed step
     """
 
     subject: str
@@ -280,7 +283,7 @@ def verdict_of(
 
     kinds = {row.name: row.kinds for row in TABLE}
 
-    # sort: first the fix of the cause, then fixes that save much, an unknown time, or little
+    # put the fix of the cause first, then large savings, unknown savings and small savings
     def order(fix: Advice) -> tuple[bool, int, bool, int]:
         unknown = fix.saves_ns is None and fix.gain_ns is None
         small = 2 if fix.worth_ns < NAMED_SHARE * whole_ns else 0
@@ -342,7 +345,7 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
 def _then(
     findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int, slow: StepProfile
 ) -> str:
-    """Return a clause on other long waits and their times."""
+    """Return the clause after ``next:``, which names other long waits and their times."""
     of_whole = "of the step" if slow.marked else "of the profile"
     waits: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -371,7 +374,7 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     counts = counts_in_words(fast, slow)
     beside = outcome.cause is not None and outcome.cause.kind in _NOT_BY_COUNT
     if differ == counts and (beside or evidence.startswith(counts.partition(" (")[0])):
-        # omit this count, because the evidence already names it
+        # omit counts that do not matter to this kind of time, or that the evidence already names
         differ = ""
     same = fast.implementation is not None and fast.implementation == slow.implementation
     if differ or not same or outcome.state == "none":
@@ -381,9 +384,10 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     return f"settings differ: {settings.listing(unlike)}" if unlike and not is_slower else ""
 
 
-#: Least share of a bottleneck's time in a line of the script that explains it. Chosen by hand.
+#: Smallest share of a bottleneck's time at which lstmprof names a line of the script as the cause.
+#: Chosen by hand.
 EXPLAINED_SHARE = 0.5
-#: Kinds of time that a line may explain; reads of device values (``_ASKS``) explain only sync.
+#: Kinds of time that a script's line may explain. Reads of values (``_ASKS``) explain only sync.
 _HIDDEN_KINDS = (causes.PYTHON, causes.WAITING, causes.UNRECORDED, causes.INPUT)
 _ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
 #: (pattern for the name of a call, what the call does); the first pattern that matches counts.
@@ -400,7 +404,7 @@ _ACTIVITIES = (
 
 
 def line_of(finding: Finding) -> str:
-    """Find the line that takes the time: ``train.py:31 sleeps (time.sleep)``."""
+    """Find the script's line that takes the time: ``train.py:31 sleeps (time.sleep)``."""
     profile = finding.slow
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns
@@ -423,7 +427,7 @@ def _fits(line: ScriptLine, kind: str) -> bool:
 
 
 def _activity(line: ScriptLine) -> str:
-    """Return where a line is, and what it does: ``train.py:31 sleeps (…)``."""
+    """Return a line's place and activity: ``train.py:31 sleeps (time.sleep)``."""
     if line.file is None:
         return "Python's garbage collector runs"
     place = f"{line.file}:{line.line}"

@@ -51,12 +51,12 @@ def roofline_sentence(limit: Roofline) -> str:
         return f"{text}.{_quicker(limit)}"
     rates = (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s)
     reached, peak = (f"{flops_per_s / 1e9:,.1f}" for flops_per_s in rates)
-    rate = f"Matmuls reach {reached} GFLOP/s on average over the step (peak: {peak} GFLOP/s)"
+    rate = f"Matmul FLOPs / step time: {reached} GFLOP/s (peak: {peak} GFLOP/s)"
     return f"{text}. {rate}.{_quicker(limit)}"
 
 
 def _quicker(limit: Roofline) -> str:
-    """Return a sentence about work that is faster than its least time, which is suspicious."""
+    """Return a warning about work that is faster than the roofline allows."""
     quicker = [
         listed(PART_WORDS.get(c, c) for c in r.categories)
         for r in limit.reaches
@@ -65,8 +65,8 @@ def _quicker(limit: Roofline) -> str:
     if not quicker or (limit.share or 0) > 1:
         return ""
     return (
-        f" Above 100 % of the roofline: {', '.join(quicker)}. Either the data fits into a cache, "
-        "or the measured peak rate is too low."
+        f" Faster than the roofline allows: {', '.join(quicker)}. Either the data fits into a "
+        "cache, or the measured peak rate is too low."
     )
 
 
@@ -75,8 +75,8 @@ def _forecast_error(error: Error | None) -> str:
         return "the error of this forecast is unknown"
     median, worst = percent(error.median), percent(error.worst)
     return (
-        f"error of such forecasts in {error.pairs} tests on CPUs: {median} (median), {worst} "
-        "(largest)"
+        f"in {error.pairs} tests on CPUs, forecasts for this change were wrong by {median} "
+        f"(median) and {worst} (largest)"
     )
 
 

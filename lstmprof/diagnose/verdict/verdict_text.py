@@ -39,13 +39,14 @@ CERTAINTY_WORDS: dict[Level, str] = {
     "likely": "probable cause",
     "unknown": "cause unknown",
 }
-#: Step length in ns from which times have one decimal of a ms; shorter steps have three.
+#: Shortest step, or difference between two steps, in ns at which times in ms have one decimal, not
+#: three.
 _LONG_NS = 1_000_000
 #: Pattern of the places at which a long text may be cut.
 _CLAUSE_END = re.compile(r"[;:,] | and ")
-#: Pattern of a bracket with the character before it, or of the ellipsis of a shortened name.
+#: Pattern of ``(`` with the character before, of ``)``, or of the ``…`` of a shortened name.
 _BRACKET = re.compile(r"[^()…]?\(|\)|…")
-#: Patterns of spaces within an item or before a unit, at which a line must not be broken.
+#: Patterns of spaces where no line may break: within an item, and before a unit.
 _WITHIN_ITEM = re.compile(r"(?<![,:]) ")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|us|ms|s|B|MB)\b|%)")
 _UNBROKEN = "\N{NO-BREAK SPACE}"
@@ -76,7 +77,7 @@ _Diagnosed = TypeVar("_Diagnosed", bound=Diagnosed)
 
 
 class Explained(Protocol):
-    """The fields of an ``Explained`` kind of time that the printed text needs."""
+    """The fields of ``diagnosis.Explained`` that the printed text needs."""
 
     @property
     def finding(self) -> Finding: ...
@@ -97,11 +98,9 @@ class Line:
 
     @property
     def head(self) -> str:
-        """Return the label, indented and padded."""
         return f"  {self.label:{INDENT - 3}} "
 
     def shortened(self, names: Sequence[str]) -> tuple[str, str]:
-        """Return ``text`` and ``end`` with kernel names shortened."""
         return with_short_names(self.text, names), with_short_names(self.end, names)
 
 
@@ -127,7 +126,7 @@ def verdict_text(
 
 
 def wrapped(head: str, text: str, end: str, most: int | None, width: int) -> list[str]:
-    """Wrap a text behind its label, and cut it after a clause if it is too long."""
+    """Wrap a text behind a label into at most ``most`` lines, cut after a clause."""
     text, end = (_BEFORE_UNIT.sub(_UNBROKEN, part) for part in (text, end))
     broken = _broken(head, text, end, most, width)
     return [line.replace(_UNBROKEN, " ") for line in broken]
@@ -155,7 +154,7 @@ def _broken(head: str, text: str, end: str, most: int | None, width: int) -> lis
 
 
 def clause_ends(text: str) -> list[int]:
-    """Return where a text can be cut after a whole clause, the last place first."""
+    """Return the ends of the clauses of a text outside brackets, the last end first."""
     ends = [match.start() for match in _CLAUSE_END.finditer(text)]
     return [end for end in reversed(ends) if not _open_brackets(text[:end])]
 
@@ -168,7 +167,7 @@ def _open_brackets(text: str) -> list[str]:
             opened.append(match[0])
         elif match[0] == ")":
             del opened[-1:]
-        # forget brackets of a shortened name, such as ``gemm(float*, …``, which never close
+        # close the bracket of a shortened name at ``…``: ``gemm(float*, …`` has no ``)``
         else:
             while opened and opened[-1] not in (" (", "("):
                 opened.pop()
@@ -205,7 +204,7 @@ def baseline_line(diagnosis: Diagnosed) -> str:
 
 
 def first_line(diagnosis: Diagnosed) -> str:
-    """Return the run, its step, the ratio and the certainty."""
+    """Return the run's name, step time, ratio, device and certainty."""
     verdict = diagnosis.verdict
     words = [verdict.subject, verdict.step_ms]
     if verdict.baseline is not None:
@@ -222,7 +221,7 @@ def lane_of(profile: StepProfile) -> str:
 
 
 def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
-    """Yield the labelled lines in the order in which they are printed."""
+    """Yield the lines of a verdict, such as ``Why``, in the order of printing."""
     verdict = diagnosis.verdict
     if verdict.state == "none":
         yield Line(0, "Same" if diagnosis.outcome.equal else "Unsure", f"both {verdict.words}")
@@ -288,7 +287,7 @@ def _other_part(diagnosis: Diagnosed, fix: Advice) -> str:
 
 
 def where_heading(verdict: Verdict) -> str:
-    """Return what the numbers of the line "Where" mean: ``ms per step``."""
+    """Return the unit of the numbers in the line "Where": ``ms per step``."""
     if verdict.baseline is not None:
         return "difference from the baseline in ms"
     return f"ms {verdict.per}"
@@ -328,7 +327,6 @@ def worst_first(diagnoses: Iterable[_Diagnosed]) -> list[_Diagnosed]:
 
 
 def best_fix(verdict: Verdict) -> Advice | None:
-    """Return the fix that saves most."""
     best = max(verdict.fixes, key=lambda fix: fix.worth_ns, default=None)
     return best if best is not None and best.worth_ns else None
 
@@ -343,7 +341,7 @@ def gained(before: Verdict, after: Verdict) -> str:
         word = "gain" if less_ns >= 0 else "loss"
         gain = f"real {word}: {milliseconds(abs(less_ns))} ms (from {was} to {now} ms per step)"
     else:
-        gain = f"real gain unknown: the 95 % intervals of {was} and {now} ms per step overlap"
+        gain = f"real gain unknown: {was} and {now} ms per step have overlapping 95 % intervals"
     return f"forecast of the first fix: {forecast or 'gain unknown'}; {gain}"
 
 

@@ -23,7 +23,7 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict.sentences import what_if_sentence
 from lstmprof.workloads import Workload
 
-#: Name of a change that is not in ``CHANGES``: matmuls run at the peak rate of the device.
+#: Name of a change that ``CHANGES`` lacks: matmuls run at the peak rate of the device.
 GEMM_AT_ROOFLINE = "gemm at roofline"
 #: Change → words for users if its name does not explain itself.
 _IN_WORDS = {GEMM_AT_ROOFLINE: "matmuls at their roofline time"}
@@ -33,7 +33,7 @@ FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
 @dataclass(frozen=True)
 class DiagnosisOptions:
-    """The user's options of a diagnosis, None if lstmprof chooses."""
+    """Options of a diagnosis. An option is None if lstmprof chooses."""
 
     without: tuple[str, ...] = ()  # names in ``CHANGES``
     gemm_at_roofline: bool = False
@@ -53,7 +53,7 @@ class WhatIf:
 
     @property
     def error(self) -> Error | None:
-        """Return the error of forecasts of this form, as a benchmark measured it."""
+        """Return the measured error of forecasts for this form."""
         return None if self.form is None else ERRORS.get(self.form)
 
     @property
@@ -96,7 +96,7 @@ def what_ifs_of(
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
-    """Return the change to another form of all layers, such as one op per layer."""
+    """Return the change that runs all layers in another form, such as one op each."""
     if form == "compiled":
         return compiled
     workload = workload_of(profile.info)
@@ -110,15 +110,15 @@ def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
 
 
 def recurrent_share(workload: Workload, mode: str) -> float:
-    """Return which share of matmul operations waits for an earlier time step."""
+    """Return the share of matmul work that must wait for the previous time step."""
     whole = recurrent = 0
     for layer in range(workload.layers):
         inputs = workload.directions * workload.hidden if layer else workload.features
-        # count forward operations per unit: I + H; H operations are recurrent
+        # count forward operations per unit: I for the inputs, H for the state (recurrent)
         operations = inputs + workload.hidden
         whole, recurrent = whole + operations, recurrent + workload.hidden
         if mode == "train":
-            # no gradient of the inputs is needed in a first layer without an embedding
+            # a first layer without an embedding needs no gradient of the inputs
             no_input_gradients = layer == 0 and not workload.vocabulary
             # count backward operations: I for the inputs, H for the state, I + H for the weights
             whole += 2 * operations - inputs * no_input_gradients

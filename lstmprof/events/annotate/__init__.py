@@ -1,4 +1,4 @@
-"""Compute the derived columns of the events table; each function returns a new table.
+"""Fill the derived columns of the events table: links, categories and steps.
 
 ::
 
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lstmprof.events.table import EventTable
 
-#: Value of ``source`` in run.json of a capture, whose steps end with a synchronisation.
+#: Value of ``source`` in run.json for a run of lstmprof capture.
 CAPTURED = "capture"
 #: Value of ``source`` in run.json of a run of the user's own training script.
 OWN_CODE = "own code"
-#: Values of ``source`` for runs whose steps were also timed without a profiler.
+#: Values of ``source`` for runs whose steps lstmprof also timed without a profiler.
 MEASURED = (CAPTURED, OWN_CODE)
 
 
 def annotated(events: EventTable, *, captured: bool, step_range: str | None = None) -> EventTable:
-    """Compute links, categories and steps; ``captured``: lstmprof made the profile."""
+    """Compute links, categories and steps of events (``captured`` by lstmprof or not)."""
     # Import late: reading a stored run does not need the rules.
     from lstmprof.events.annotate.categories import categorised
     from lstmprof.events.annotate.links import linked, with_forwards

@@ -39,7 +39,7 @@ def launch_calls(events: EventTable) -> Ints:
     """Return the rows of the runtime calls that launch device activities."""
     runtime, launch = events.is_kind("runtime"), events.where_name(is_launch)
     parent = events.rows_named("parent_id")
-    # count a driver call inside another runtime call only once
+    # ignore a driver call inside another runtime call, which counts already
     launch = launch & ~(runtime[parent] & (parent != NONE))
     enqueued_by = events.rows_named("launch_id")
     launch[enqueued_by[enqueued_by != NONE]] = True
@@ -86,7 +86,6 @@ class ActivityCounts:
 
     @classmethod
     def of(cls, events: EventTable) -> ActivityCounts:
-        """Count the activities that each event launched."""
         activity_counts = cls(len(events))
         for part in events.parts(("event_id", "launch_id")):
             activity_counts.add(part.rows_named("launch_id"))
@@ -110,7 +109,6 @@ class ActivityCounts:
 
 
 def coverage(events: EventTable) -> Coverage:
-    """Count how many activities and launches are linked."""
     activity_counts = ActivityCounts.of(events)
     parts = [
         _covered(part, activity_counts)
@@ -120,7 +118,7 @@ def coverage(events: EventTable) -> Coverage:
 
 
 def _covered(events: EventTable, activity_counts: ActivityCounts) -> tuple[int, int, int, int, int]:
-    """Count the activities and launches of a part of the table."""
+    """Return the fields of ``Coverage`` for one part of the table."""
     activity = events.is_kind(*ACTIVITY_KINDS)
     launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
     named = events.texts("op_name")[0] != NONE

@@ -1,10 +1,8 @@
-"""Classify each activity and op: fill ``category``, ``family`` and ``rule`` of linked events.
+"""Find the category of each activity and op, such as ``gemm``, by rules (docs/ledger.md).
 
-The first source that applies decides an activity's category (docs/ledger.md): its kind (copy,
-memset); its name, if it is a kernel that copies or sets memory; a recurrent op around it; its name,
-if it copies between tensors; the nearest op around it with a rule; its ``op_name``; its own name; a
-library op around it. Small work of the optimizer's phase then becomes ``optimizer``. ``rule`` is
-text, so that stored runs stay valid when rules change.
+The op that launched a kernel usually decides the kernel's category, else the kernel's name. For
+example, the kernels of ``aten::_cudnn_rnn`` are ``rnn``. Elementwise work, reductions and copies of
+the optimizer's phase become ``optimizer``.
 """
 
 from __future__ import annotations
@@ -42,9 +40,9 @@ from lstmprof.events.table import NONE, EventTable
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
-#: Categories whose work counts as ``optimizer`` during the optimizer's phase.
+#: Categories that become ``optimizer`` in the optimizer's phase.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
-#: Categories that a kernel's name decides, even if the ``op_name`` ends in a layout op.
+#: Categories for which a kernel's name overrides an ``op_name`` that is a layout op.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
@@ -59,12 +57,13 @@ _CATEGORY = np.array(
 _DECIDED = [_NUMBER[rule] for rule in DECIDED_BY_NAME]
 _COPIES = [_NUMBER[rule] for rule in ATEN_COPIES]
 _FAMILIES = tuple(family for family, _ in RNN_FAMILIES)
+#: Texts of the rules. Stored runs contain texts, because numbers of rules may change.
 _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
     """Find the category of each event by rules."""
-    # pass ``captured``: only lstmprof's captures use the name scope ``optimizer`` reliably
+    # only lstmprof's captures (``captured``) use the name scope ``optimizer`` reliably
     rule = _rules(events, captured)
     category = _CATEGORY[rule]
     rnn = events.is_kind("kernel") & (category == CATEGORIES.index("rnn"))
@@ -81,7 +80,7 @@ def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:
 
 
 def _rules(events: EventTable, captured: bool) -> Codes:
-    """Return for each event the number of the rule for its category, or ``NONE``."""
+    """Return the number of the rule that decides each event's category, or ``NONE``."""
     links = _Links(events)
     op_rules = _op_rules(events, links)
     in_library = op_rules == _NUMBER[LIBRARY_OP]
@@ -136,7 +135,7 @@ def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
     recorded = events.mapped("dtypes", _types_differ, -1, _RULE)[copies]
     if (recorded >= 0).all():
         return np.asarray(recorded == 1, dtype=np.bool_)
-    # without recorded types, look for an aten::to around the copy, as PyTorch's autocast calls
+    # count a copy inside ``aten::to`` (autocast) as a cast if no element types were recorded
     converting = events.is_kind("op") & events.is_one_of("name", *_CONVERTING)
     marks = np.where(converting, _RULE(1), _RULE(NONE))
     beneath = inherited(links.parent, marks)[copies] == 1
@@ -163,7 +162,7 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
     by_kernel = events.mapped("name", _kernel_rule, _NUMBER[UNNAMED], _RULE, is_kernel)[rows]
     named = _named_rules(events)[rows]
     says_more = _is(by_kernel, *_SAYS_MORE) & (named != NONE) & _is(named, "layout")
-    # prefer the kernel's name: ``op_name`` has only the last op of JAX's fusion, maybe a move
+    # such a kernel's name tells more than a layout op: JAX names a fusion after its last op
     rules = np.where((by_op != NONE) | says_more, by_op, named)
     rules = np.where((rules == NONE) | _copies_itself(by_kernel, rules), by_kernel, rules)
     rules = np.where(in_layer != NONE, in_layer, rules)
@@ -175,20 +174,19 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return the rule of each row's op, or of the nearest op around it."""
+    """Return the first candidate rule among each kernel's op and the ops around."""
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
     """Return which kernels only copy a tensor before or after their op's real work."""
-    # except copies with the old name: a copy or cast may be the real work of such an op
+    # exclude kernels with the old name, which may be the real work of a cast or layout op
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
 
 
 def _named_rules(events: EventTable) -> Codes:
-    """Return the rule that each event's ``op_name`` matches."""
     return events.mapped("op_name", _named_rule, NONE, _RULE)
 
 
@@ -206,7 +204,7 @@ def _kernel_rule(name: str) -> int:
 
 
 def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
-    """Return which events are in, or were launched in, a name scope ``optimizer``."""
+    """Mark events that ran or were launched in a name scope ``optimizer``."""
     optimizer = PHASES.index("optimizer")
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):

@@ -13,16 +13,17 @@ from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
 
-#: Pattern of torch.optim's ranges; zero_grad belongs to the optimizer's phase, too.
+#: Pattern of the ranges that torch.optim records, which are the optimizer phase.
 _OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
-#: Pattern of the backward pass's name scopes; JAX writes ``transpose(jvp(scope))``.
+#: Pattern of name scopes in the backward pass: TensorFlow's, and JAX's ``transpose(jvp(…))``.
 _GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients(?:_\d+)?/|transpose\(jvp\(")
 _PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:)]|$)")
 #: Prefix of the op that PyTorch's autograd engine records around every backward node.
 _AUTOGRAD = "autograd::engine::"
 #: Pattern of the names of backward nodes in PyTorch's older profiler.
 _GRADIENT_NODE = re.compile(r"[A-Z]\w*Backward\d*|torch::autograd::\w+")
-#: Phase -> operators; by name, because MXNet's operators run when Python is in a later phase.
+#: (phase, pattern of MXNet's operators). Names decide, because MXNet runs operators late, when
+#: Python is already in a later phase.
 _MXNET_PHASES = (
     ("backward", re.compile(r"mxnet::_(?:backward_|grad_add$)")),
     ("optimizer", re.compile(r"mxnet::\w+_update(?:_phase[12])?$")),
@@ -56,7 +57,7 @@ def _ids(events: EventTable, rows: Ints) -> pa.Array:
 
 
 def parents(events: EventTable) -> Ints:
-    """Return the row of the innermost event around each event on its thread, or ``NONE``."""
+    """Find the innermost event around each event on its thread: a row, or ``NONE``."""
     thread = small(thread_ids(events))
     rows = small(nesting_order(events, np.flatnonzero(thread >= 0)))
     rows = rows[np.argsort(thread[rows], kind="stable")]
@@ -66,7 +67,7 @@ def parents(events: EventTable) -> Ints:
     previous = small(previous)
     ends = np.append(np.iinfo(np.int64).max, events.end_ns[rows])  # position 0: around all events
     behind = np.flatnonzero(ends[previous] < ends)
-    # search the parents of all rows at once; each pass skips twice as far
+    # Follow links for all rows at once (pointer jumping) until each linked event encloses its row.
     while len(behind):
         previous[behind] = previous[previous[behind]]
         behind = behind[ends[previous[behind]] < ends[behind]]
@@ -82,12 +83,12 @@ def launches(events: EventTable) -> Ints:
 
 
 def captured_by(events: EventTable) -> Ints:
-    """Find the launch that was captured as each activity's CUDA graph node."""
+    """Find the runtime call that added each activity to a CUDA graph during capture."""
     return _calls_with(events, events.ints("graph_node_id", UNKNOWN))
 
 
 def _calls_with(events: EventTable, number: Ints) -> Ints:
-    """Find the runtime call of each activity by correlation id or graph node."""
+    """Find each activity's call: the earliest runtime call with an equal ``number``."""
     rank, pid = (events.ints(name, UNKNOWN) for name in ("rank", "pid"))
     has_number = number > 0  # profilers write 0 or −1 for an unknown id
     calls = np.flatnonzero(has_number & events.is_kind("runtime"))
@@ -104,7 +105,7 @@ def _calls_with(events: EventTable, number: Ints) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Find for each of ``rows`` the first of ``among`` with equal ``columns``, or ``NONE``."""
+    """Find each row's first match in ``among`` with equal ``columns``, or ``NONE``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     all_rows = np.concatenate([among, rows])
@@ -129,7 +130,7 @@ def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
 
 
 def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
-    """Find, by external id, the op of each activity that has no launch."""
+    """Find the op of each activity without a launch, by equal external ids."""
     rank, external = (events.ints(name, UNKNOWN) for name in ("rank", "external_id"))
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
     # Skip external ids that equal the correlation id, as some profilers write: such ids name no op.
@@ -142,7 +143,7 @@ def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
 
 def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
     """Return the phase of each event as an index into ``PHASES``, or ``NONE``."""
-    # prefer the own name scope, then an enclosing event, the launch, an open range
+    # Prefer the event's own name scope, then enclosing events, the launch, and open phase ranges.
     scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))
     phase = inherited(parent, scopes)
@@ -174,7 +175,7 @@ def _op_phase(name: str) -> int:
     if name.startswith("mxnet::"):
         matches = (PHASES.index(phase) for phase, pattern in _MXNET_PHASES if pattern.match(name))
         return next(matches, NONE)
-    # Import late: reading a stored run does not need the rules.
+    # Import late, because commands that only read a stored run do not need the rules.
     from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
 
     scan = scan_label(name)
@@ -215,7 +216,7 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Return the innermost phase open on any thread of the rank when a host event began."""
+    """Return the innermost phase open on any thread when each host event of a rank began."""
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)
@@ -239,17 +240,18 @@ def with_forwards(events: EventTable) -> EventTable:
 
 
 def forwards(events: EventTable) -> Ints:
-    """Return the row of the forward op whose gradient each backward op computes, or −1."""
+    """Return the row of the forward op that each backward op differentiates, or −1."""
     number = events.ints("sequence_number", UNKNOWN)
     numbered = events.is_kind("op") & (number >= 0)
     is_backward = numbered & (events.ints("forward_thread", 0) > 0)
     forward = np.full(len(events), -1, dtype=np.int64)
     rows = np.flatnonzero(numbered)
     rank, start = events.ints("rank", UNKNOWN), events.start_ns
-    # At equal starts, put backward ops first, because their forward op began earlier.
+    # Sort backward ops first if starts are equal, because the forward op must begin earlier.
     rows = rows[np.lexsort((~is_backward[rows], start[rows], number[rows], rank[rows]))]
     place = np.where(is_backward[rows], -1, np.arange(len(rows)))
-    # Take the latest forward op. Source: ``fwdbwd`` in torch/csrc/autograd/profiler_kineto.cpp.
+    # Take the latest forward op before each backward op.
+    # Source: ``fwdbwd`` in torch/csrc/autograd/profiler_kineto.cpp.
     latest = np.maximum.accumulate(place) if len(rows) else place
     maker = rows[np.maximum(latest, 0)]
     same = (latest >= 0) & (number[maker] == number[rows]) & (rank[maker] == rank[rows])

@@ -1,8 +1,6 @@
 """Count the events of each rank by kind, to show what a profile lacks.
 
-The counts are made once, when a run is written, so that later commands need not read millions of
-events. A launch and its activity may be in different parts of a table, so ``ActivityCounts`` joins
-them first.
+lstmprof counts only when a run is written, because reading millions of events takes long.
 """
 
 from __future__ import annotations
@@ -24,10 +22,10 @@ from lstmprof.events.threads import thread_ids
 
 #: Longest overlap that does not count, because profilers round times to up to 1 µs.
 ROUNDED_NS = 1000
-#: Pattern of runtime calls that give work to a device, of CUDA, HIP and MTIA
-#: (``enqueueCommand memcpyHtoDAsync``).
+#: Pattern of the calls of a runtime (CUDA, HIP, MTIA) that give work to a device, such as MTIA's
+#: ``enqueueCommand memcpyHtoDAsync``.
 _HANDS_OVER = re.compile(r"(?i)launch|memcpy|memset|enqueue|submit")
-#: Pattern of ops and ranges of libraries that run only on GPUs.
+#: Pattern of ops and ranges that show the use of a GPU, such as cuDNN's and NCCL's.
 _GPU_NAMES = re.compile(
     r"(?:aten::|.*:)?_?(?:cudnn|miopen)_(?!is_acceptable)\w*|(?:.*[:/])?Cudnn[A-Z]\w*"
     r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
@@ -42,7 +40,7 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns from which ``Tally`` counts events, one entry per event."""
+    """Arrays with one entry per event: what ``Tally`` needs to count the events."""
 
     row: Ints  # row number in the whole table
     start: Ints
@@ -62,7 +60,7 @@ class Columns:
 
 
 class _Numbers:
-    """Gives equal keys the same number in all parts of a table."""
+    """Numbers threads or streams consistently over all parts of an events table."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -75,14 +73,13 @@ class _Numbers:
 
 
 class Reading:
-    """Reads the ``Columns`` of a table, part by part."""
+    """Makes the ``Columns`` of each part of an events table, in order of the parts."""
 
     def __init__(self) -> None:
         self._threads, self._streams = _Numbers(), _Numbers()
         self._running: Ints = np.empty(0, dtype=np.int64)
 
     def columns(self, events: EventTable) -> Columns:
-        """Return the ``Columns`` of the next part of the table."""
         activity = events.is_kind(*ACTIVITY_KINDS)
         runtime = events.is_kind("runtime")
         calls = runtime & ~self._within_runtime(events, runtime)  # no driver call inside a call
@@ -121,7 +118,7 @@ class Reading:
         )
 
     def _within_runtime(self, events: EventTable, runtime: Flags) -> Flags:
-        """Return whether each event is directly inside a runtime call."""
+        """Return whether each event's parent is a runtime call."""
         parent = events.rows_named("parent_id")
         local = parent - events.first_row
         in_part = (parent != NONE) & (local >= 0)
@@ -142,7 +139,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class _ProcessCounts:
-    """The counts of one process, by field of ``Recorded``."""
+    """Counts of one process's events, from which a rank's ``Recorded`` is made."""
 
     counts: dict[str, int]
     steps: set[int]
@@ -163,7 +160,7 @@ class Tally:
         self._overlaps = _Overlaps(processes)
 
     def add(self, columns: Columns, process: Ints) -> None:
-        """Count the events of the next part, by number of their process."""
+        """Count the next part's events; ``process`` is the number of each event's process."""
         activities = columns.where("activity")
         launchable = activities[~columns.flags["migration"][activities]]
         np.minimum.at(self._first_ns, process, columns.start)
@@ -197,7 +194,7 @@ class Tally:
         self._overlaps.add(columns, process, activities, self._activity_counts)
 
     def _launched_before(self, columns: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return the activities of each stream before the first that has a launch."""
+        """Find activities without a launch before their stream's first launched activity."""
         stream, start = columns.stream[activities], columns.start[activities]
         stream = np.where(stream == NONE, process[activities], stream + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -243,7 +240,7 @@ def _counts(processes: Ints, count: int) -> Ints:
 
 
 class _Lost:
-    """Counts kernel launches whose kernel the profiler lost."""
+    """Counts kernel launches without a kernel in the profile."""
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
@@ -255,7 +252,6 @@ class _Lost:
         self._captures: Counter[tuple[str, int]] = Counter()  # (flag name, thread): number of calls
 
     def add(self, columns: Columns, process: Ints, activity_counts: ActivityCounts) -> None:
-        """Count the launches in the next part of the table."""
         launches = columns.where("kernel launch")
         has_activity = activity_counts.any(columns.row[launches])
         lost, with_activity = launches[~has_activity], launches[has_activity]
@@ -270,7 +266,7 @@ class _Lost:
     def _count_ends(
         self, lost: Ints, lost_ns: Ints, with_activity: Ints, with_activity_ns: Ints
     ) -> None:
-        """Count lost launches at the start and at the end of a profile."""
+        """Count lost launches before the first launch with an activity and after the last."""
         first, last = _late(self._processes), _early(self._processes)
         np.minimum.at(first, with_activity, with_activity_ns)
         np.maximum.at(last, with_activity, with_activity_ns)
@@ -283,7 +279,7 @@ class _Lost:
         self._first.add(lost[before], lost_ns[before])
 
     def _captured(self, columns: Columns, rows: Ints) -> Flags:
-        """Return whether each call's thread was capturing a CUDA graph."""
+        """Return which launches were captured into a CUDA graph, so that no kernel ran."""
         inside = np.zeros(len(rows), dtype=np.bool_)
         calls = {name: columns.where(name) for name in ("capture", "captured")}
         threads = {thread for _, thread in self._captures}
@@ -334,7 +330,6 @@ class _Starts:
         np.minimum.at(self.least_ns, processes, start_ns)
 
     def forget(self, processes: Ints) -> None:
-        """Set the counts of these processes to 0."""
         self.count[processes] = 0
         self.least_ns[processes] = np.iinfo(np.int64).max
 
@@ -344,13 +339,12 @@ class _Overlaps:
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
-        # last-ending activity of each stream: (streams, starts, ends, process numbers)
+        # the activity of each stream that ends last: (streams, starts, ends, process numbers)
         self._latest_end = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
     def add(
         self, columns: Columns, process: Ints, activities: Ints, activity_counts: ActivityCounts
     ) -> None:
-        """Count overlaps in the next part of the table."""
         rows = activities[columns.stream[activities] != NONE]
         own = (
             columns.stream[rows],
@@ -378,7 +372,6 @@ class _Overlaps:
         self._latest_end = (stream[last], start[last], end[last], number[last])
 
     def counts(self) -> list[dict[str, int]]:
-        """Return (number of overlaps, ns of overlap) of each process."""
         pairs = zip(self._count.tolist(), self._ns.tolist(), strict=True)
         return [{"overlaps": count, "overlap_ns": ns} for count, ns in pairs]
 
@@ -456,13 +449,14 @@ def _count_process(columns: Columns) -> _ProcessCounts:
 
 def _counts_on_disk(events: StoredEvents) -> tuple[Recorded, ...]:
     """Count a table on disk, one batch at a time."""
-    # Import late: reading a stored run does not need the rules.
+    # Import late, because commands that only read a stored run do not need the rules.
     from lstmprof.events.annotate.stored_annotation import deciding_events
 
     deciding = events.once(deciding_events)
     ranks = deciding.ranks()
     if any(len(successive_processes(deciding, deciding.rows_of_rank(rank))) > 1 for rank in ranks):
         return recorded(EventTable(events.arrow))
+    # count the activities of launches first, because a launch and its activity may be in two parts
     tally, reading = Tally(ActivityCounts.of(events), len(ranks)), Reading()
     numbers = np.array([UNKNOWN if rank is None else rank for rank in ranks])
     for part in events.parts(COUNTED):

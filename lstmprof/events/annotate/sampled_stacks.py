@@ -1,9 +1,9 @@
 """Assign each sampled call stack to a part of the breakdown and to a Python line.
 
 The first rule that matches any frame decides. Rules for ops come first, because all time inside an
-op belongs to it (docs/ledger.md); a routine decides only if the stack does not reach the op, as in
-MKL's assembly and generated code. Names are from the wheels of torch 2.13, TensorFlow 2.21 and jax
-0.11.
+op belongs to that op (docs/ledger.md). A rule for a library routine decides only if the stack ends
+before the op's frame, as in MKL's assembly and in generated code. Names are from the wheels of
+torch 2.13, TensorFlow 2.21 and jax 0.11.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from lstmprof.events.annotate.rules import op_rule
 from lstmprof.events.annotate.rules.torch import LIBRARY_OP
 
 DISPATCH, PYTHON = "dispatch", "python"
-#: Name of the part for stacks in code that XLA generated, whose op is unknown.
+#: Part for stacks in code that XLA generated for an unknown op.
 COMPILED = "compiled"
-#: Names for stacks that match no rule, and for stacks of a waiting thread.
+#: Parts for stacks that match no rule, and for stacks of a thread that waits.
 UNKNOWN, WAITING = "unknown", "waiting"
-#: Part of rules that take the category of the op in the pattern's group ``op``.
+#: Part that stands for the category of the op in the pattern's group ``op``.
 BY_OP = "by op"
 
 #: Frameworks that run a step as a single call of a compiled function.
@@ -30,7 +30,7 @@ _ONE_CALL_FRAMEWORKS = ("tensorflow", "jax", "pytensor", "theano")
 
 @dataclass(frozen=True)
 class FrameRule:
-    """A regular expression for stack frames of one part of the breakdown."""
+    """A regular expression that assigns stack frames to a part of the breakdown."""
 
     part: str
     frameworks: tuple[str, ...]  # empty: for all frameworks
@@ -47,13 +47,13 @@ def _rule(part: str, frameworks: str, pattern: str, reason: str) -> FrameRule:
 
 
 def _functor(part: str, functors: str, reason: str) -> FrameRule:
-    """Make a rule for a functor of TensorFlow's elementwise kernels."""
+    """Make a rule for functors of TensorFlow's elementwise kernels, as ``less<int>``."""
     pattern = rf"^tensorflow::(?:Simple)?(?:Unary|Binary)\w*Op<.*functor::(?:{functors})"
     return _rule(part, "tensorflow", pattern, reason)
 
 
 def _kernel(part: str, classes: str, reason: str) -> FrameRule:
-    """Make a rule for a class of TensorFlow's kernels."""
+    """Make a rule for the classes of TensorFlow's kernels, such as ``MatMulOp``."""
     pattern = rf"^tensorflow::(?:\(anonymous namespace\)::)?(?:{classes})(?:<.*>)?::Compute\b"
     return _rule(part, "tensorflow", pattern, reason)
 
@@ -109,7 +109,7 @@ FRAME_RULES: tuple[FrameRule, ...] = (
     _rule("layout", "jax", r"\bxla::cpu::CopyThunk::", "XLA's copy"),
     _rule("reduction", "jax", r"\bxla::cpu::(?:Sort|TopK)Thunk::", "XLA's sort"),
     _rule(COMPILED, "jax", r"\bxla::cpu::(?:internal::)?Kernel(?:Thunk)?\b", "XLA's fusion"),
-    # Routines of libraries, for stacks that end before the op's frame.
+    # Library routines, which decide only if the stack ends before the op's frame.
     _rule("rnn", "", r"jit_\w*(?:lstm|rnn|gru)|\bdnnl::\w*.*(?:rnn|lstm|gru)", "oneDNN's layer"),
     _rule(
         "gemm",
@@ -121,7 +121,7 @@ FRAME_RULES: tuple[FrameRule, ...] = (
         "rnn",
         "torch",
         r"^jit_\w+|^direct_copy_kernel_t|\bdnnl::",
-        "the rest of oneDNN, which PyTorch uses in float32 only for recurrent layers",
+        "other oneDNN code: PyTorch uses oneDNN in float32 only for recurrent layers",
     ),
     _rule("layout", "tensorflow jax", r"^jit_\w*reorder", "oneDNN's reordering"),
     _rule("gemm", "tensorflow jax", r"^jit_\w*gem[mv]|^jit_\w*copy_[ab]|\bdnnl::", "oneDNN's GEMM"),
@@ -152,7 +152,7 @@ FRAME_RULES: tuple[FrameRule, ...] = (
         " ".join(_ONE_CALL_FRAMEWORKS),
         r"ExecutorState|ThunkExecutor|WhileThunk|ThreadPool|EventMgr|tensorflow::|tsl::|xla::|pjrt"
         r"|\(\S*\.py:\d+\)$|^_PyEval_|\(libpython[\d.]+",
-        "a step is one call of a compiled function: the framework, between its ops",
+        "the framework's code between ops, if a step is one call of a compiled function",
     ),
 )
 
@@ -160,17 +160,17 @@ FRAME_RULES: tuple[FrameRule, ...] = (
 GARBAGE_COLLECTOR = "garbage collector"
 _COLLECTS = re.compile(r"^(?:gc_collect_\w+|deduce_unreachable|_PyGC_\w+)\b")
 _PYTHON = re.compile(r"\.py:\d+\)$")
-#: Pattern of the step function in a worker's loop; frames outside do not belong to the network.
+#: Pattern of the step function's frame; frames around the step function are lstmprof's own loop.
 _STEP = re.compile(r"^(?:\w+\.)?step \(lstmprof/capture/worker/loops/\w+\.py:\d+\)$")
 _OPTIMIZER = re.compile(r"\(torch/optim/")
-#: Parts that count as ``optimizer`` inside torch.optim, as in ``categories``.
+#: Parts that become ``optimizer`` if torch.optim is on the stack, as in categories.py.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "layout", "other")
 _NO_RULE = "no rule matches a frame of the stack"
 
 
 @dataclass(frozen=True)
 class StackPart:
-    """The part of the breakdown to which a stack belongs, and its Python line."""
+    """Where a sampled stack's time belongs: part of the breakdown and Python line."""
 
     part: str
     rule: str  # reason for the part
@@ -178,7 +178,7 @@ class StackPart:
 
 
 def within_step(frames: Sequence[str]) -> Sequence[str] | None:
-    """Return the frames from the step function inwards, or None outside of a step."""
+    """Drop frames outside the step function; return None if Python ran other code."""
     for place, frame in enumerate(frames):
         if _STEP.match(frame):
             return frames[place:]
@@ -186,7 +186,7 @@ def within_step(frames: Sequence[str]) -> Sequence[str] | None:
 
 
 def part_of_stack(frames: Sequence[str], framework: str) -> StackPart:
-    """Find the part of the breakdown, and the Python line, of a stack."""
+    """Find the part of the breakdown and the Python line to which a stack belongs."""
     line = next(filter(is_python, reversed(frames)), None)
     if any(_COLLECTS.match(frame) for frame in frames):
         line = GARBAGE_COLLECTOR
@@ -215,9 +215,9 @@ def _part(rule: FrameRule, frame: str) -> str | None:
 
 
 def part_of_torch_op(symbol: str) -> str | None:
-    """Find the breakdown part of PyTorch's op ``at::_ops::<symbol>``."""
+    """Find the breakdown part of a PyTorch op by its C++ symbol in ``at::_ops``."""
     words = symbol.split("_")
-    # split op and overload, as in ``add__Tensor`` for aten::add_.Tensor; try long names first
+    # Split op and overload (``add__Tensor`` is aten::add_.Tensor), and try the longest op first.
     for length in range(len(words), 0, -1):
         rule = op_rule("aten::" + "_".join(words[:length]))
         if rule is not None and rule is not LIBRARY_OP:

@@ -1,9 +1,8 @@
 """Compute the step windows: the time interval of each step of each rank.
 
-Markers are host events that a profile records per step, or ranges that the user names. lstmprof's
-captures synchronise at the end of a step, so a window is the marker. In other profiles it reaches
-to the next marker; the last one ends with its marker or the last activity. Without markers, the
-whole profile is one window. Processes that ran one after the other have their own windows. Source:
+A step begins at a marker: an event that the profiler records per step, or a range that the user
+names. The step ends at the next marker, or with the marker in lstmprof's captures. The last step
+ends with the marker or the last activity. A profile without markers is one window. Source:
 docs/ledger.md.
 """
 
@@ -46,13 +45,13 @@ class Window:
 
 
 def median_step(windows: Iterable[Window]) -> Window:
-    """Return the window of median length; if two are in the middle, the shorter one."""
+    """Return the window of median length, or the shorter of two in the middle."""
     by_length = sorted(windows, key=lambda window: window.length_ns)
     return by_length[(len(by_length) - 1) // 2]
 
 
 def with_markers(events: EventTable, pattern: str) -> EventTable:
-    """Make host ranges whose names match ``pattern`` the steps."""
+    """Use the host ranges whose names match ``pattern`` as the step markers."""
     try:
         expression = re.compile(pattern)
     except re.error as fault:
@@ -78,7 +77,7 @@ def _host_ranges(events: EventTable) -> Flags:
 
 
 def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
-    """Return the column ``kind``, in which only matching ranges are steps."""
+    """Return the column ``kind`` with only the matching host ranges as steps."""
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
     kinds[events.where_name(expression.search) & _host_ranges(events)] = "step"
@@ -91,6 +90,7 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
     thread = thread_ids(events)
     for rank in events.ranks():
         rows = events.rows_of_rank(rank)
+        # find markers by process, because the processes may have run one after the other
         processes = [
             (part, _markers(events, part, thread)) for part in successive_processes(events, rows)
         ]
@@ -122,7 +122,6 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return the start and end (window) of each marked step."""
     rows = [row for _, markers in processes for row in markers.tolist()]
     ends = [end for part, markers in processes for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -133,9 +132,8 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Return where each marked step ends."""
     ends = events.end_ns[markers]
-    # end a step at the next marker; only lstmprof's captures end a step with the step's own marker
+    # End a step at the next marker, because only lstmprof's captures synchronise after a step.
     if not captured:
         activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
         last = np.append(events.end_ns[activities], ends[-1]).max()
@@ -145,7 +143,7 @@ def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list
 
 
 def _numbers(names: list[str]) -> list[int]:
-    """Return the numbers of steps: ``ProfilerStep#7`` -> 7, or counted from 0."""
+    """Read step numbers from marker names (``ProfilerStep#7`` -> 7), or count from 0."""
     matches = [_NUMBER.search(name) for name in names]
     numbers = [int(n.group(1)) for n in matches if n]
     distinct = len(numbers) == len(names) == len(set(numbers))
@@ -160,7 +158,7 @@ def _whole_profile(events: EventTable, rank: int | None, rows: Ints, thread: Int
 
 
 def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
-    """Return the thread with the most ops, or else runtime calls."""
+    """Return the thread with the most ops, or most runtime calls if no thread has ops."""
     for kind in ("op", "runtime"):
         on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
@@ -177,7 +175,7 @@ def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
 
 
 def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
-    """Assign each event to the step in which it, or its launch, began."""
+    """Assign each event to the step in which its launch, or else the event, began."""
     at = events.start_ns.copy()
     launch = events.rows_named("launch_id")
     has_launch = np.flatnonzero(launch >= 0)
@@ -203,7 +201,7 @@ def bounds_of(step_windows: Iterable[Window]) -> tuple[Ints, Ints]:
 
 
 def windows_at(at_ns: Ints, step_windows: Sequence[Window]) -> Ints:
-    """Return the index of one rank's window at each time, or −1; the latest start counts."""
+    """Return the index of one rank's latest window around each time, or −1."""
     starts, ends = bounds_of(step_windows)
     order = np.argsort(starts, kind="stable")
     index = np.searchsorted(starts[order], at_ns, side="right") - 1

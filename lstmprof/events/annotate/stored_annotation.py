@@ -1,9 +1,8 @@
 """Compute the derived columns of an events table on disk, one batch at a time.
 
-An event depends on the host events around it, on open phase ranges, and an activity on its launch
-or op. So a batch is read with host events that still run and with *guests*: activities of other
-batches whose launch or op is in this batch. Joins by id come first, for one group of ids at a time
-(a Grace hash join). The result is the same as in memory.
+The columns of an event depend on other events. So each batch also gets the host events that still
+run when the batch begins, and *guests*: activities whose launch or op is in the batch. To find
+guests, lstmprof first joins events by id (a Grace hash join). The result is the same as in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _WINDOW_COLUMNS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pi
 
 
 def deciding_events(events: StoredEvents) -> EventTable:
-    """Return the events that decide where steps begin and end."""
+    """Return the few events that suffice to compute the step windows."""
     chosen: list[pa.Table] = []
     began: dict[int, dict[int, int]] = {}
     for part in events.parts(_WINDOW_COLUMNS):
@@ -42,7 +41,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
         starts = part.start_ns[on_host[first]]
         for place, start_ns in zip(first.tolist(), starts.tolist(), strict=True):
             began.setdefault(int(rank[place]), {}).setdefault(int(pid[place]), start_ns)
-        # take the markers, and each process's first and last host event in the batch
+        # take the step markers, and each process's first and last host event in the batch
         markers = on_host[part.is_kind("step")[on_host]]
         rows = np.unique(np.concatenate([markers, on_host[first], on_host[last]]))
         chosen.append(part.take(rows).arrow)
@@ -55,7 +54,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
             in_rank = rank == number
             starts = part.start_ns[activities[in_rank]]
             turn[in_rank] = np.searchsorted(begins.get(number, starts[:0]), starts, side="right")
-        # take each rank's last activity between the starts of two processes
+        # of the activities that start before a rank's next process, take the last to end
         rows = activities[_last_of_each(numbered(rank, turn), part.end_ns[activities])]
         chosen.append(part.take(np.sort(rows)).arrow)
     table = pa.concat_tables(chosen).unify_dictionaries()
@@ -71,7 +70,7 @@ def _first_of_each(keys: Ints) -> Ints:
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
-    """Return for each key the position with its latest end."""
+    """Return, for each key, the first position with the key's latest ``end_ns``."""
     latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
     np.maximum.at(latest, keys, end_ns)
     last = np.flatnonzero(end_ns == latest[keys])
@@ -79,7 +78,7 @@ def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
 
 
 class Partitions:
-    """Rows of integers on disk, divided into numbered files of a new folder."""
+    """Rows of integers on disk, in numbered files; the caller chooses each row's file."""
 
     def __init__(self, path: Path, width: int) -> None:
         with room_in(path.parent):
@@ -88,7 +87,7 @@ class Partitions:
         self.numbers: set[int] = set()
 
     def add(self, numbers: Ints, *columns: Ints) -> None:
-        """Append each row to the file with its number."""
+        """Append each row to the file that ``numbers`` gives for the row."""
         if not len(numbers):
             return
         order = np.argsort(numbers, kind="stable")
@@ -101,14 +100,13 @@ class Partitions:
         self.numbers.update(distinct.tolist())
 
     def columns(self, number: int) -> list[Ints]:
-        """Return the columns of file ``number``."""
         if number not in self.numbers:
             return [np.empty(0, dtype=np.int64) for _ in range(self._width)]
         rows = np.fromfile(self._path / str(number), dtype=np.int64).reshape(-1, self._width)
         return list(np.ascontiguousarray(rows.T))
 
 
-#: Number of events with neighbouring ids that go to the same file.
+#: Number of consecutive ids whose events share a file.
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
@@ -130,16 +128,16 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
         local = categorised(linked(piece.events), captured=captured)
         derived.add(piece, with_steps(local, step_windows))
         pa.default_memory_pool().release_unused()  # Arrow keeps freed memory unless asked
-    # Keep ``deciding``: derived columns do not change which events decide where steps begin.
+    # Keep ``deciding`` in the cache, because derived columns do not change the step windows.
     return events.overlaid(derived.files(joined.forward)).keeping(deciding_events, deciding)
 
 
 class _Joined:
-    """Finds events whose launch, op or forward op is in another batch."""
+    """Finds activities to move to other batches, and the forward ops of backward ops."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
-        # per batch: activities from other batches, activities for others, (backward, forward)
+        # rows per batch: guests, guests of other batches, pairs of backward and forward op
         self.guests, self.leavers, self.forward = (self._new(width) for width in (1, 1, 2))
         self._correlated, self._external = self._new(6), self._new(4)
         self._numbered = self._new(5)
@@ -180,7 +178,7 @@ class _Joined:
         self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
-        """Store the ops with an autograd number; return whether there are backward ops."""
+        """Store ops with an autograd number, and return whether any is a backward op."""
         number = part.ints("sequence_number", UNKNOWN)
         thread = part.ints("forward_thread", 0)
         rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
@@ -216,7 +214,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Add activities to the batches of their launches or ops."""
+        """Move each activity to the batch that contains its launch or op."""
         own, target = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != target
         self.leavers.add(own[moves], rows[moves])
@@ -242,7 +240,7 @@ _JOIN_COLUMNS = (
 def _table(
     row: Ints, kind: Ints, rank: Ints, start_ns: Ints | None = None, **columns: Ints
 ) -> EventTable:
-    """Make an events table with only the columns for joins."""
+    """Make an events table of only the columns that the functions of links.py need."""
     kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
     nulls = pa.nulls(len(row), pa.int64())
     times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
@@ -254,7 +252,7 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """A batch with the activities that it launched, and earlier events still running."""
+    """What is annotated at a time: a batch, its guests, and host events still running."""
 
     number: int
     events: EventTable
@@ -312,7 +310,7 @@ class _Derived:
         self._guests.add(batches, rows, *(column[guests] for column in values))
 
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
-        """Return a derived column as integers; a link becomes a row of the whole table."""
+        """Return a derived column as integers, with links as rows of the whole table."""
         if name in _TEXTS:
             codes, texts = derived.texts(name)
             self._texts[name] = texts or self._texts.get(name, [])
@@ -323,7 +321,7 @@ class _Derived:
         return values
 
     def files(self, forward: Partitions) -> Iterator[Path]:
-        """Yield a file for each batch, with the columns that lstmprof computed."""
+        """Yield a file with the derived columns of each batch."""
         for number, (batch, path) in enumerate(zip(self._events.batches, self._own, strict=True)):
             own = read_columns(path)
             values = {name: own.column(name).to_numpy().astype(np.int64) for name in _DERIVED}

@@ -1,14 +1,8 @@
 """Write a run as a Perfetto trace, for ui.perfetto.dev and trace_processor.
 
-::
-
-    events ─ slices, arrows ─┐
-    attribution ─ ledger ────┼─ tracks ─ packets ─▶ file
-    activities ─ counters ───┤
-    recorded counters ───────┘
-
-The ledger has a track for each device, which shows what the device did or why it was idle at each
-time. Events are read in batches, and packets are written immediately.
+An event becomes a slice, and a launch becomes an arrow to the kernel. The breakdown of a device
+becomes the track *ledger*, which shows what the device did, or why the device was idle. Counters
+show the device's activities and the profile's own counters, such as memory.
 """
 
 from __future__ import annotations
@@ -42,7 +36,8 @@ from lstmprof.export.perfetto.run_slices import Arrows, Phases, RunSlices, activ
 from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.runs.run import Run
 
-#: Most events of a run with critical paths, which take seconds and memory. Chosen by hand.
+#: Largest number of events of a run for which the file has critical paths, which take seconds
+#: and memory. Chosen by hand.
 _MOST_ON_PATH = 300_000
 #: Times to export: (start, end) in ns; the end is not included.
 Span = tuple[int, int]
@@ -56,7 +51,7 @@ def write(
     steps: Sequence[Window] | None = None,  # for the tracks of the breakdown
     span: Span | None = None,  # omit events outside
 ) -> int:
-    """Write a run, whole or not at all, gzipped for ``.gz``; return the size in bytes."""
+    """Write a run (all or nothing), gzipped for ``.gz``; return the file size in bytes."""
     refuse(path, force=force)
     names = dict.fromkeys((*run_slices.READS, *OF_LEDGER))
     events = breakdown.packed(list(names))
@@ -77,7 +72,7 @@ def write(
 def write_pair(
     lanes: Sequence[tuple[Breakdown, int | None, int | None]], path: Path, *, force: bool = False
 ) -> int:
-    """Write a median step per device or host, all from time 0; return the size in bytes."""
+    """Write median steps side by side, all from time 0; return the file size in bytes."""
     refuse(path, force=force)
     try:
         with _opened(path) as file:
@@ -92,7 +87,7 @@ def write_pair(
 def _write_step(
     packets: Packets, breakdown: Breakdown, rank: int | None, device: int | None, first: int
 ) -> int:
-    """Write one step; number its arrows from ``first`` on, and return the next free number."""
+    """Write a step with arrow numbers from ``first`` on; return the next free number."""
     events, windows, intervals = breakdown.attributed_steps(rank, device)
     window = median_step(windows)
     rows = events.rows_of_rank(rank)
@@ -122,7 +117,7 @@ def _write_step(
 
 
 def refuse(path: Path, *, force: bool) -> None:
-    """Raise RunError if a file must not be overwritten."""
+    """Raise RunError if the file exists and must not be overwritten."""
     check_file(path, force=force, next_step="add --force to overwrite it, or choose another file")
 
 
@@ -170,7 +165,6 @@ def _write(
 
 
 def _batches(packed: Packed) -> Iterator[Batch]:
-    """Yield the events of a run in batches."""
     batches = Batches(packed)
     if batches.divisible:
         yield from batches
@@ -188,7 +182,7 @@ def _overlaps(batch: Batch, rows: Ints, span: Span) -> Flags:
 
 
 def _main_pids(packed: Packed) -> Mapping[int | None, int | None]:
-    """Return the process with most host events of each rank."""
+    """Return {rank: id of the rank's process with the most host events}."""
     hosted = np.flatnonzero(packed.has_value("pid") & ~packed.has_value("device"))
     ranked = packed.has_value("rank")[hosted]
     rank, pid = (packed.values(name)[hosted].astype(np.int64) for name in ("rank", "pid"))
@@ -283,7 +277,7 @@ def _add_recorded(
 
 @dataclass
 class _PartInterval:
-    """A time interval in one part of the breakdown."""
+    """A time interval that the breakdown assigns to one part."""
 
     window: Window
     label: Label
@@ -292,7 +286,7 @@ class _PartInterval:
     end_ns: int
 
     def goes_on(self, next_: _PartInterval) -> bool:
-        """Return whether the next interval continues this one: same step, part and event."""
+        """Return whether ``next_`` continues this interval: same step, part and event."""
         return self.end_ns == next_.start_ns and (self.window, self.label, self.event) == (
             next_.window,
             next_.label,
@@ -301,7 +295,7 @@ class _PartInterval:
 
 
 class _Ledgers:
-    """Writes the breakdown, batch by batch, as one track per device."""
+    """Writes the breakdown as one track of intervals per device, batch by batch."""
 
     def __init__(
         self,
@@ -329,7 +323,6 @@ class _Ledgers:
                 self._tracks.steps(window.rank).add(start, end, f"step {window.step}", "step", rest)
 
     def add(self, batch: Batch) -> None:
-        """Add the breakdown of a batch of events."""
         attribution = Attribution(batch.events)
         for rank, waits in self._waits.items():
             windows = [

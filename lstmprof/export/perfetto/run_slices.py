@@ -25,12 +25,12 @@ READS = (
     *("op_id", "category", *writers.NUMBERS, *writers.TEXTS),
 )
 _OP = "op"
-#: Kind of event → word in the name of the event's track, such as ``stream 7: waits``.
+#: Word in a track's name, such as ``stream 7: waits``, by the kind of the track's events.
 _OTHER_KINDS = {"range": "ranges", "device_sync": "waits"}
 
 
 class Arrows:
-    """The arrows from launches to later kernels or copies, numbered ``first`` + event id."""
+    """Arrows from launches to later kernels and copies; ids are ``first`` + event id."""
 
     def __init__(self, packed: Packed, first: int = 1) -> None:
         self.first = first
@@ -50,7 +50,7 @@ class Arrows:
 
 
 class RunSlices:
-    """Write events as slices of tracks."""
+    """Writes events as slices of tracks."""
 
     def __init__(self, packets: Packets, tracks: Tracks, arrows: Arrows, origin_ns: int) -> None:
         self._packets, self._tracks, self._arrows = packets, tracks, arrows
@@ -149,7 +149,7 @@ class Phases:
         self._open: dict[int, tuple[int, int, int, int]] = {}  # rank → step, phase, start, end
 
     def add(self, events: EventTable, rows: Ints) -> list[tuple[int | None, int, str, int, int]]:
-        """Read more events; return each ended phase as (rank, step, phase, start, end)."""
+        """Add events. Return the phases that ended: (rank, step, phase, start, end)."""
         phase = events.mapped("phase", lambda p: PHASES.index(p) if p in PHASES else NONE, NONE)
         step, rank = events.ints("step", UNKNOWN), events.ints("rank", UNKNOWN)
         in_phase: Flags = (phase[rows] != NONE) & (thread_ids(events)[rows] != NONE)
@@ -180,7 +180,7 @@ def _phase(
     return None if rank == UNKNOWN else rank, step, PHASES[place], start_ns, end_ns
 
 
-#: Number of parts of a run over which the busy share is averaged, and least ns of a part.
+#: Largest number of parts of a run, each with one busy share, and shortest part in ns.
 PARTS, LEAST_PART_NS = 1000, 10_000
 
 
@@ -196,7 +196,7 @@ class CounterSamples:
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """The kernels and copies of a device, in arrays."""
+    """The kernels and copies of one device, as arrays with a value per activity."""
 
     rank: int | None
     device: int
@@ -240,13 +240,13 @@ def activities(packed: Packed) -> Iterator[DeviceRows]:
 
 
 def _queue(rows: DeviceRows) -> tuple[Ints, Ints]:
-    """Return the number of unfinished kernels and copies over time."""
+    """Return the number of launched but unfinished kernels and copies over time."""
     enqueued = rows.returned_ns[rows.launched]
     done = np.maximum(rows.end_ns[rows.launched], enqueued)
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
 
 
-#: Highest plausible bytes per ns of a copy: 1 PB/s is faster than any memory.
+#: Highest plausible bandwidth of a copy in bytes per ns: 1 PB/s is faster than any memory.
 _MOST_BYTES_PER_NS = 1e6
 
 

@@ -1,6 +1,6 @@
-"""Write the packets of a Perfetto trace, and create its tracks.
+"""Write the packets and the tracks of a Perfetto trace.
 
-A rank is a process of the trace; its threads, devices, streams and ledger are tracks.
+Example: process ``rank 0`` has tracks for threads, devices, streams and the breakdown.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EXPLICIT = 3
 
 
 def varint(value: int) -> bytes:
-    """Encode a protobuf base-128 number; a negative one as 64 bits."""
+    """Encode an integer as a protobuf varint; a negative integer takes 64 bits."""
     if 0 <= value < 128:
         return _ONE_BYTE[value]
     value &= _MASK
@@ -71,10 +71,10 @@ def text(field: int, value: str) -> bytes:
 
 
 class _Interned:
-    """Replaces repeated texts by numbers."""
+    """Numbers that replace repeated texts in the trace (Perfetto's interning)."""
 
     def __init__(self, field: int, fresh: list[bytes]) -> None:
-        # ``fresh`` collects the definitions for the next packet
+        # collect definitions of new texts in ``fresh``, which the next packet contains
         self._field, self._fresh = field, fresh
         self._numbers: dict[str, int] = {}
 
@@ -87,7 +87,7 @@ class _Interned:
 
 
 class Packets:
-    """Writes the packets of a trace; its methods refer to a track by its number."""
+    """Writes the packets of a trace, in which each track has a number."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -103,7 +103,7 @@ class Packets:
         self._packet(number(13, _CLEARED) + number(87, 1))
 
     def id(self, given: int | None, process: int = 0) -> int:
-        """Return a process or thread id, or a new number if the id is taken or too large."""
+        """Return a unique process or thread id, if possible ``given``."""
         is_one = given is not None and 0 < given < _FIRST_FREE_ID
         if given is None or not is_one or (process, given) in self._ids:
             return next(self._free_ids)
@@ -133,7 +133,6 @@ class Packets:
         return self.track(more=message(3, process) + number(11, _EXPLICIT))
 
     def thread(self, pid: int, tid: int, name: str, more: bytes = b"") -> int:
-        """Create a track for a thread of a process."""
         thread = number(1, pid) + number(2, tid) + text(5, name)
         return self.track(more=message(4, thread) + more)
 
@@ -142,7 +141,6 @@ class Packets:
         return self.track(name, parent, rank=rank, more=number(11, _EXPLICIT))
 
     def counter(self, name: str, unit: str, parent: int, rank: int, more: bytes = b"") -> int:
-        """Create a track for a counter."""
         return self.track(name, parent, rank=rank, more=message(8, text(6, unit)) + more)
 
     def argument(self, name: str, value: int | float | str) -> bytes:
@@ -207,9 +205,9 @@ _END_HEAD = number(9, _END) + _tag(11, _VARINT)
 _FLOW, _FLOW_END = _tag(47, _FIXED64), _tag(48, _FIXED64)
 
 
-#: First new id of a process or thread, which replaces any id that is as large or larger.
+#: First new id of a process or thread. An id of this size or larger is replaced.
 _FIRST_FREE_ID = 2**30
-#: Sorting numbers of a process's tracks; device n has the number ``_DEVICES * (n + 1)``.
+#: Positions of a process's tracks; device n has the position ``_DEVICES * (n + 1)``.
 _STEPS, _PHASES, _LEDGER, _CRITICAL_PATH, _DEVICES = 0, 1, 2, 3, 16
 #: Highest device number that is sorted.
 _MOST_DEVICES = 10_000
@@ -223,7 +221,7 @@ class Track:
         self._tracks_with_ends: list[tuple[int, list[int]]] = []  # (track, ends of its open slices)
 
     def add(self, start_ns: int, end_ns: int, name: str, category: str, rest: bytes) -> None:
-        """Add a slice, in order of start, outer slices before inner ones."""
+        """Add a slice; slices must come in order of start, outer before inner slices."""
         track = self._free_track(start_ns, end_ns)
         self._packets.begin(track, start_ns, name, category, rest)
 
@@ -246,7 +244,7 @@ class Track:
 
 
 class Tracks:
-    """The tracks of a run; each is made when it is first used."""
+    """The tracks of a run, each created at its first use."""
 
     def __init__(
         self,
@@ -257,7 +255,7 @@ class Tracks:
         *,
         alone: bool = True,
     ) -> None:
-        # name the run, because other runs in the trace may have the same ranks
+        # prefix ranks with the run, because another run may have equal ranks
         self._run_prefix = "" if alone else f"{name}, "
         self._packets, self._info, self._name, self._main = packets, info, name, main_pids
         self._processes: dict[tuple[int | None, int | None], tuple[int, int]] = {}
@@ -270,7 +268,6 @@ class Tracks:
             track.close()
 
     def thread(self, rank: int | None, pid: int | None, tid: int | None) -> Track:
-        """Return the track of a host thread."""
         return self._track(("thread", rank, pid, tid), lambda n: self._thread(rank, pid, tid, n))
 
     def _thread(self, rank: int | None, pid: int | None, tid: int | None, repeat: int) -> int:
@@ -283,7 +280,7 @@ class Tracks:
         return self._packets.thread(number, self._packets.id(tid, number), name, more)
 
     def stream(self, rank: int | None, device: int | None, stream: int | None, kind: str) -> Track:
-        """Return the track of a stream's kernels and copies, or of its ``waits`` or ``ranges``."""
+        """Return a stream's track of kernels and copies, or its track of waits or ranges."""
 
         def new(repeat: int) -> int:
             name = "stream ?" if stream is None else f"stream {stream}"
@@ -296,7 +293,7 @@ class Tracks:
         return self._track(("stream", rank, device, stream, kind), new)
 
     def facts(self, origin_ns: int) -> None:
-        """Write a track that describes the profile as a whole."""
+        """Write a track with facts about the whole profile, such as device names."""
         info = self._info
         values = Facts(
             info.profile_format or "perfetto",
@@ -317,11 +314,9 @@ class Tracks:
         return self._rank_track(rank, name, _LEDGER)
 
     def steps(self, rank: int | None) -> Track:
-        """Return the track of the steps of a rank."""
         return self._rank_track(rank, STEPS, _STEPS)
 
     def phases(self, rank: int | None) -> Track:
-        """Return the track of the phases of a rank's steps."""
         return self._rank_track(rank, PHASES, _PHASES)
 
     def critical_path(self, rank: int | None) -> Track:

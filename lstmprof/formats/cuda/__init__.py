@@ -1,1 +1,1 @@
-"""Readers of Nsight Systems (``nsys``, ``nsys_events``) and of nvprof, and what both need."""
+"""Readers for Nsight Systems (``nsys``, ``nsys_events``) and nvprof, and helpers."""

@@ -2,8 +2,8 @@
 
 Profiles are untrusted. Only ordinary tables are read, by full scans or by row number: a view,
 trigger, generated column or index could run an expression of the file
-(https://sqlite.org/security.html). A value of an unexpected type is unknown. A scan with more rows
-than fit into the file is damage.
+(https://sqlite.org/security.html). A value of an unexpected type counts as null. A scan that yields
+more rows than fit into the file raises an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lstmprof.formats.raw_file import RawFile
 
 Ints = NDArray[np.int64]
 
-#: Number that stands for null in arrays of these readers, but never in the events table.
+#: Number that stands for null in integer arrays of these readers; the events table has nulls.
 UNKNOWN = int(np.iinfo(np.int64).min)
 
 
@@ -75,11 +75,11 @@ class Database:
     def pointed_ints(
         self, table: str, key: str, other: str, *names: str
     ) -> Iterator[dict[str, Ints]]:
-        """Yield the rows of ``other`` to which ``table.key`` points."""
+        """Join each ``table.key`` with the row of ``other`` that has this row number."""
         return self._int_chunks(self.columns[other], names, self._pointed(table, key, other))
 
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
-        """Yield the texts of ``other`` to which ``table.key`` points."""
+        """Yield a text of ``other`` per row of ``table``, joined as in ``pointed_ints``."""
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
         # Limit the texts' total length: a hostile file may refer to one long text in every row.
         texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")
@@ -109,7 +109,7 @@ class Database:
         return f"{keys} LEFT JOIN {quoted(other)} AS other NOT INDEXED ON other.rowid = {_KEY}"
 
     def _check_numbered(self, table: str) -> None:
-        """Raise sqlite3.DatabaseError if a column's name would hide the row number."""
+        """Raise sqlite3.DatabaseError if a column of the table hides SQLite's row number."""
         if {"rowid", _KEY} & {name.lower() for name in self.columns[table]}:
             raise sqlite3.DatabaseError(f"table {table} has a column named rowid")
 
@@ -163,7 +163,7 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return the names of tables, even of a damaged database."""
+    """Return table names; if the file is damaged, the ``wanted`` names in its bytes."""
     if not is_sqlite(raw):
         return set()
     try:
@@ -175,7 +175,7 @@ def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
 
 @contextlib.contextmanager
 def opened(raw: RawFile) -> Iterator[Database]:
-    """Open a database, if it is whole."""
+    """Open a database; raise ProfileError if the file is truncated or damaged."""
     _check_length(raw)
     try:
         with raw.on_disk() as path, contextlib.closing(_connected(path)) as connection:

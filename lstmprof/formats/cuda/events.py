@@ -1,6 +1,7 @@
-"""Convert tables of a CUDA profiler's database into the events table, column by column.
+"""Convert the databases of nvprof and Nsight Systems into the events table, column by column.
 
-A ``Batch`` has some events of one table; ``CudaEvents`` has all events of the database.
+A ``Batch`` contains some events of a database table, such as ``CUPTI_ACTIVITY_KIND_KERNEL``.
+``CudaEvents`` contains all events of the database.
 """
 
 from __future__ import annotations
@@ -52,12 +53,11 @@ class Batch:
 
 
 def constant(text: str, length: int) -> pa.DictionaryArray:
-    """Return a column that repeats one text."""
     return pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), [text])
 
 
 def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArray:
-    """Return the name of each key, made once for equal keys."""
+    """Return ``name_of(key)`` for each key, with one call per distinct key."""
     distinct, codes = np.unique(keys, return_inverse=True)
     texts = pa.array([name_of(key) for key in distinct.tolist()], pa.string())
     return texts.dictionary_encode().take(pa.array(codes))
@@ -72,7 +72,7 @@ def looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
 def launch_configs(
     read: Mapping[str, Ints], names: Sequence[str], config: Callable[..., str | None]
 ) -> pa.DictionaryArray:
-    """Return the launch configuration of each row, made once for equal rows."""
+    """Return each row's launch configuration; ``config`` runs once per distinct row."""
     columns = [read[name] for name in names]
     group = Groups(*columns)
     distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
@@ -97,7 +97,7 @@ def cupti_launch_config(*numbers: int) -> str | None:
 
 
 def natural(values: Ints) -> Ints:
-    """Replace numbers below 0, and CUPTI's unsigned −1, by ``UNKNOWN``."""
+    """Replace negative numbers, and CUPTI's 2**32 − 1 (unsigned −1), by ``UNKNOWN``."""
     return np.where((values >= 0) & (values != 2**32 - 1), values, UNKNOWN)
 
 
@@ -107,7 +107,7 @@ def positive(values: Ints) -> Ints:
 
 
 def _timed(batch: Batch) -> Batch:
-    """Drop events whose time is impossible."""
+    """Drop events whose time is invalid."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     possible = (start >= -rows.MAX_NS) & (end <= rows.MAX_NS) & (end >= start)
     return batch if possible.all() else batch.only(possible)
@@ -130,7 +130,7 @@ def _table(batch: Batch) -> pa.Table:
 
 @dataclass(frozen=True)
 class CudaEvents:
-    """All events of a database with a possible time, as in the file."""
+    """The events of a database that have a valid time; times are as in the file."""
 
     columns: pa.Table | Spool | None
     origin_ns: int | None  # first start
@@ -157,7 +157,7 @@ def gathered(
     others: Iterable[Batch],
     last_times: Callable[[], Iterable[Batch]],
 ) -> CudaEvents:
-    """Collect the events of a database, of which ``others`` are waits and overheads."""
+    """Collect a database's events: activities, calls, ranges, waits and overheads."""
     gathering = _Gathering(last_times)
     for batch in busy:
         gathering.add(batch)
@@ -165,7 +165,7 @@ def gathered(
     for batch in itertools.chain(calls, map(gathering.closed, ranges)):
         gathering.add(batch)
     program = gathering.span
-    # drop the profiler's own waits, which are before the first or after the last other event
+    # add waits and overheads only inside the program, because the profiler waits outside
     for batch in others if program else ():
         gathering.add(batch, within=program)
     return CudaEvents(
@@ -189,7 +189,7 @@ class _Gathering:
         self.count = self.untimed = self.open_ranges = 0
 
     def add(self, batch: Batch, within: tuple[int, int] | None = None) -> None:
-        """Add events with a possible time, inside ``within`` if given."""
+        """Add the events that have a valid time and overlap ``within`` (if given)."""
         self._last_ns = max(self._last_ns, _last_ns(batch))
         timed = _timed(batch)
         self.untimed += len(batch) - len(timed)
@@ -217,7 +217,7 @@ class _Gathering:
 
 
 def _last_ns(batch: Batch) -> int:
-    """Return the latest possible time in ``batch``, or ``UNKNOWN``."""
+    """Return the latest valid time in ``batch``, or ``UNKNOWN``."""
     times = np.concatenate([batch.ints["start_ns"], batch.ints["end_ns"]])
     return int(times[times <= rows.MAX_NS].max(initial=UNKNOWN))
 
@@ -225,7 +225,7 @@ def _last_ns(batch: Batch) -> int:
 def device_facts(
     database: Database, table: str, columns: tuple[str, str, str, str]
 ) -> dict[int, DeviceFacts]:
-    """Read facts about each GPU by its ``id``, such as its compute capability."""
+    """Return facts about each GPU, such as its compute capability, by the GPU's id."""
     if table not in database.columns:
         return {}
     read = database.ints(table, "id", *columns)

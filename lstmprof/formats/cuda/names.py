@@ -1,13 +1,7 @@
-"""Interpret the names of activities, calls and ranges in the databases of CUDA's profilers.
+"""Name the activities, calls and ranges in the databases of nvprof and Nsight Systems.
 
-Numbers are those of ``cupti_activity.h``, ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h`` of
-CUDA 13.0; only Nsight Systems' ``ENUM_CUDA_MEM_KIND`` differs. Activities get Kineto's names.
-
-``torch.autograd.profiler.emit_nvtx`` writes ``aten::mm, op_id = 5`` (``getNvtxStr`` in PyTorch's
-``torch/csrc/profiler/util.cpp``), then ``, seq = 7`` for ops that autograd records, ``, sizes =
-[...]`` on request, and ``, input_op_ids = [...]``. PyTorch 1.6 and older write ``mm, seq = 7``.
-Ranges of users and of torch.optim may have an ``op_id``, but never a ``seq``. pyprof writes Python
-dictionaries: a call with its arguments, or the stack around it.
+Example: runtime call 211 is ``cudaLaunchKernel``. Activities get Kineto's names. The numbers come
+from CUDA 13.0: ``cupti_activity.h``, ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h``.
 """
 
 from __future__ import annotations
@@ -25,7 +19,7 @@ import pyarrow.compute as pc
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints
 from lstmprof.formats.cuda.events import Batch, named, positive
 
-#: Names of copies; the index is a CUpti_ActivityMemcpyKind, the last three are Nsight Systems'.
+#: Names of copies by CUpti_ActivityMemcpyKind; only Nsight Systems has the last three.
 _COPIES = (
     *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *("UVM HtoD", "UVM DtoH", "UVM DtoD"),
@@ -42,7 +36,7 @@ _SYNCS = (
     *("Unknown Synchronize", "Event Synchronize", "Stream Wait Event", "Stream Synchronize"),
     "Context Synchronize",
 )
-#: CUpti_ActivityOverheadKind -> (name, whether the profiler causes it).
+#: Overheads: {CUpti_ActivityOverheadKind: (name, whether the profiler causes the overhead)}.
 OVERHEADS = {
     1: ("Driver Compiler", False),
     1 << 16: ("Buffer Flush", True),
@@ -62,6 +56,8 @@ _EMITTED = re.compile(
     r"(?:(?:^|, )sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[.*\])?"
 )
 #: Pattern (RE2) of emit_nvtx's texts: ``mm, seq = 7, op_id = 5, sizes = [[2, 3], [3, 4]]``.
+#: Source: ``getNvtxStr`` in PyTorch's ``torch/csrc/profiler/util.cpp``.
+#: Ops that autograd records have ``seq``. Texts have ``sizes`` only on request.
 EMITTED = (
     r"^(?P<head>[^,{][^,]*)(?P<seq>, seq = [0-9]+)?(?P<op_id>, op_id = [0-9]{1,18})?"
     r"(?P<sizes>, sizes = \[[\[\]0-9, -]*\])?(?:, input_op_ids = \[.*\])?$"
@@ -69,9 +65,11 @@ EMITTED = (
 _OP = re.compile(
     r"(?:aten|prims?|quantized|torch::autograd|autograd::engine|c10d)::.+|\w+Backward\d*"
 )
-#: Pattern of a library's op (``torchvision::nms``), or of any C++ scope without an ``op_id``.
+#: Pattern of a library's op (``torchvision::nms``). A match without an ``op_id`` may be any C++
+#: scope.
 _LIBRARY_OP = re.compile(r"[a-z_]\w*::\w+(?:\.\w+)?")
 _BARE = re.compile(r"[a-z_]\w*")
+#: Patterns of pyprof's texts (Python dictionaries): a call with its arguments, or a stack.
 _PYPROF_CALL = re.compile(r"\{'mod': '([^']*)', 'op': '([^']*)'")
 _PYPROF_STACK = re.compile(r"\{'traceMarker': \[(.*)\]\}", re.DOTALL)
 _FRAME = re.compile(r"'(?:[^']*/)?([^'/]+:\d+)'")
@@ -176,11 +174,13 @@ def nvtx_range(text: str) -> NvtxRange:
 
 @lru_cache(maxsize=65_536)
 def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
-    """Return (kind, name) of a range: ``mm`` with a ``seq`` is the op ``aten::mm``."""
+    """Return (kind, name), such as ("op", "aten::mm") for ``mm`` with a ``seq``."""
     if _STEP.fullmatch(name):
         return "step", name
+    # only ops have a ``seq``, but ranges of users and of torch.optim may have an ``op_id``
     if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):
         return "range", name
+    # PyTorch 1.6 and older write ``mm, seq = 7``
     return "op", name if has_id or not _BARE.fullmatch(name) else f"aten::{name}"
 
 
@@ -193,7 +193,7 @@ def _shapes(sizes: str) -> str | None:
 
 
 def _pyprof_name(text: str) -> str:
-    """Name pyprof's call or stack: ``torch.cat``, ``model.py:33``."""
+    """Return the call or last frame in pyprof's text: ``torch.cat``, ``model.py:33``."""
     if call := _PYPROF_CALL.match(text):
         return ".".join(part for part in call.groups() if part) or text
     if stack := _PYPROF_STACK.match(text):
@@ -203,7 +203,7 @@ def _pyprof_name(text: str) -> str:
 
 
 def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
-    """Parse the texts of NVTX ranges, once for similar texts."""
+    """Parse texts of NVTX ranges, once for texts that differ only in ``seq``, ``op_id``."""
     alike, ids = _without_ids(text)
     encoded = alike.dictionary_encode()
     ranges = [nvtx_range(message) for message in encoded.dictionary.to_pylist()]
@@ -223,7 +223,7 @@ def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
 
 
 def _without_ids(text: pa.Array) -> tuple[pa.Array, Ints]:
-    """Return (texts with emit_nvtx's numbers replaced by 1, op ids)."""
+    """Replace emit_nvtx's ``seq`` and ``op_id`` by 1; return (texts, op ids)."""
     parts = pc.extract_regex(text, EMITTED)
     head, seq, op_id, sizes = (parts.field(name) for name in ("head", "seq", "op_id", "sizes"))
     has_seq, has_id = (pc.not_equal(part, "") for part in (seq, op_id))

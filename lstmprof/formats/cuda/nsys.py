@@ -1,8 +1,8 @@
-"""Read Nsight Systems' SQLite exports (``nsys export --type sqlite``), and reports by calling nsys.
+"""Read Nsight Systems' SQLite exports, and reports that ``nsys export`` converts.
 
 Any table or column may be missing. The lowest byte of a metric's ``typeId`` is the GPU's number in
-``TARGET_INFO_GPU``. Pinned and pageable memory is the host's. What was allocated before the first
-event is not recorded. Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite
+``TARGET_INFO_GPU``. Pinned and pageable memory is host memory. Allocations before the first event
+are not recorded. Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite
 Schema Reference".
 """
 
@@ -36,7 +36,7 @@ _Metric = tuple[int, int]
 
 
 def add_gpu_metrics(database: Database, devices: Mapping[int, int], collected: Collected) -> int:
-    """Collect GPU metrics; return how many values were left out."""
+    """Collect GPU metrics; return how many values were omitted."""
     if _METRICS not in database.columns:
         return 0
     names, left_out = _metric_names(database), 0
@@ -82,7 +82,7 @@ _HOST_KINDS = (0, 1)  # pageable, pinned
 def add_memory(
     database: Database, renumbered: Callable[[Batch], Batch], collected: Collected
 ) -> int:
-    """Collect allocations and frees; return how many were incomplete."""
+    """Collect allocations and frees; return how many incomplete events were omitted."""
     if _MEMORY not in database.columns:
         return 0
     incomplete = 0
@@ -115,7 +115,7 @@ def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> 
 #: Endings of Nsight Systems' report files, which only an installed ``nsys`` can read.
 REPORTS = (".nsys-rep", ".qdrep")
 _BY_HAND = "run nsys export --type sqlite on a machine that has nsys, and give the .sqlite file"
-_NEWER = "run nsys export --type sqlite with the nsys version that recorded it, or a newer one"
+_NEWER = "run nsys export --type sqlite with the nsys that recorded the report, or a newer nsys"
 _NEXT_STEP = "profile with nsys profile --trace=cuda,nvtx"
 _META_DATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 _NSYS_TABLES = (*_META_DATA, "StringIds", "NVTX_EVENTS")
@@ -133,7 +133,7 @@ _MAX_COMPLAINTS = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the file is Nsight Systems' report or export."""
+    """Return whether the file is a report or an SQLite export of Nsight Systems."""
     tables = database_tables.names(raw, _ANY_OF)
     if any(name in _NSYS_TABLES or name.startswith(_CUPTI) for name in tables):
         return "StringTable" not in tables  # which a database of nvprof has
@@ -141,14 +141,15 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Read an SQLite export of Nsight Systems, or a report."""
     return _read_export(raw) if database_tables.is_sqlite(raw) else _read_report(raw)
 
 
 def _read_report(raw: RawFile) -> Profile:
     tool = shutil.which("nsys")
     if tool is None:
-        fault = "is an Nsight Systems report, and nsys, which must export it, is not on the PATH"
+        fault = (
+            "is an Nsight Systems report, which only nsys can export, and nsys is not on the PATH"
+        )
         raise ForeignFileError(raw.path, fault, _BY_HAND)
     with raw.on_disk() as original, temporary_folder() as folder:
         report, database = folder / "report.nsys-rep", folder / "report.sqlite"
@@ -167,7 +168,6 @@ def _read_report(raw: RawFile) -> Profile:
 
 
 def export_command(tool: str, report: Path, database: Path) -> list[str]:
-    """Return the command that exports a report to SQLite."""
     switches = ["--type=sqlite", "--force-overwrite=true", f"--output={database}"]
     return [tool, "export", *switches, str(report)]
 
@@ -218,13 +218,13 @@ def _more_notes(
         yield f"{allocations} allocations or frees without time, size or kind were left out"
     if values:
         yield (
-            f"{values} GPU metric values were left out, because their name, time or number is"
-            " missing, or the program does not use their GPU"
+            f"{values} GPU metric values were left out, because they lack a name, time or number,"
+            " or belong to a GPU that the program does not use"
         )
 
 
 def _started_ns(database: Database) -> int | None:
-    """Return the session's start in ns since 1970, from which other times count."""
+    """Return the session's start in ns since 1970; other times count from this start."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
         return None

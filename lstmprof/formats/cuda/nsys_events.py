@@ -51,7 +51,7 @@ class Devices:
 
     names: Mapping[int, str]
     facts: Mapping[int, DeviceFacts]
-    # (pid, CUDA's device number) -> device number, if processes number GPUs differently
+    # (pid, CUDA's device number) -> device number; empty if all processes number GPUs alike
     gpus: Mapping[tuple[int, int], int]
     by_gpu: Mapping[int, int]  # Nsight's GPU number -> device number
 
@@ -85,7 +85,7 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the GPUs if a CUDA number means the same GPU in all processes."""
+    """Make ``Devices`` for processes that all number the GPUs alike."""
     by_gpu = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, by_gpu)
 
@@ -110,7 +110,7 @@ class Contexts:
         self._devices: dict[int, int] = {}
 
     def noted(self, busy: Batch) -> Batch:
-        """Remember the device of each activity's CUDA context."""
+        """Store the device of each activity's CUDA context; return the batch unchanged."""
         contexts, first = np.unique(_context_key(busy.ints), return_index=True)
         devices = busy.ints["device"][first].tolist()
         for context, device in zip(contexts.tolist(), devices, strict=True):
@@ -118,7 +118,7 @@ class Contexts:
         return busy
 
     def devices(self, ints: Mapping[str, Ints]) -> Ints:
-        """Return the device of each event's context, or its own device if that is unknown."""
+        """Return the device of each event's CUDA context, or else the event's own device."""
         keys = _context_key(ints)
         learned = looked_up(keys, dict.fromkeys(self._devices, 1)) == 1
         return np.where(learned, looked_up(keys, self._devices), ints["device"])
@@ -144,7 +144,8 @@ class GraphNodes:
         )
         node, original = positive(read["graphNodeId"]), positive(read["originalGraphNodeId"])
         placed = _threaded(read)
-        # Find clones, which kernels name. Source: TensorRT-LLM, layer_wise_benchmarks/parse.py
+        # find cloned graph nodes, because kernels have the ids of clones
+        # Source: TensorRT-LLM, layer_wise_benchmarks/parse.py
         is_clone = (node != UNKNOWN) & (original != UNKNOWN)
         clones = zip(placed["pid"][is_clone].tolist(), node[is_clone].tolist(), strict=True)
         self._originals = dict(zip(clones, original[is_clone].tolist(), strict=True))
@@ -154,7 +155,7 @@ class GraphNodes:
             self._made[thread] = read["start"][own], node[own]
 
     def captured(self, calls: Batch) -> Batch:
-        """Add ``graph_node_id`` to launches that created one CUDA graph node."""
+        """Add ``graph_node_id`` to each launch that created exactly one CUDA graph node."""
         if not self._made:
             return calls
         name = calls.texts["name"]
@@ -171,7 +172,7 @@ class GraphNodes:
         return calls.with_ints(graph_node_id=captured)
 
     def originals(self, busy: Batch) -> Batch:
-        """Replace the numbers of cloned graph nodes by those of the captured nodes."""
+        """Replace the ids of cloned graph nodes by the ids of the captured nodes."""
         if not self._originals or "graph_node_id" not in busy.ints:
             return busy
         pair = np.stack([busy.ints["pid"], busy.ints["graph_node_id"]])
@@ -216,7 +217,7 @@ _COLUMNS_OF_KIND = {
     "memset": ("graphNodeId", "bytes", "memKind"),
 }
 _EVENT_COLUMNS = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
-#: Names of overheads that CUDA has even without a profiler (ENUM_CUPTI_OVERHEAD_TYPE).
+#: Names of overheads that CUDA, not the profiler, causes (ENUM_CUPTI_OVERHEAD_TYPE).
 _CUDA_OVERHEADS = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
 _RANGE_TYPES = frozenset(
     ("NvtxPushPopRange", "NvtxStartEndRange", "NvtxtPushPopRange", "NvtxtStartEndRange")
@@ -226,7 +227,6 @@ _UNNAMED = "unnamed"
 
 
 def events_of(database: Database, devices: Devices) -> CudaEvents:
-    """Collect all events of an export."""
     strings = database.strings("StringIds", "id", "value")
     contexts, nodes = Contexts(), GraphNodes(database)
     busy = map(nodes.originals, map(contexts.noted, _activities(database, strings)))
@@ -358,7 +358,6 @@ def _range_times(database: Database) -> Iterator[Batch]:
 
 
 def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
-    """Return which NVTX events are ranges."""
     type_ = read["eventType"]
     is_range = np.where(type_ == UNKNOWN, read["end"] != UNKNOWN, np.isin(type_, types))
     return np.asarray(is_range & (read["start"] != UNKNOWN), dtype=np.bool_)
@@ -371,7 +370,6 @@ def _range_types(database: Database) -> list[int]:
 
 
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return times, pid and tid of events."""
     thread = read["globalTid"]
     has_thread = thread != UNKNOWN
     return {

@@ -1,12 +1,7 @@
 """Read the SQLite database that ``nvprof -o`` writes, up to CUDA 12.
 
-To know when reading the events:
-
-- Times are ns since 1970. One file has one process, so activities need no ``pid``.
-- Kernels have mangled names. Calls have numbers instead of names.
-- An NVTX range lasts from a start marker to an end marker. It becomes an ``op`` if ``emit_nvtx``
-  wrote it, else a ``range`` or a step.
-- The tables are CUPTI's records, field by field (``cupti_activity.h``). Tables may be empty.
+The tables are CUPTI's records, field by field (``cupti_activity.h``). A table may be empty. Times
+are ns since 1970. Kernels have mangled names, and calls have numbers instead of names.
 """
 
 from __future__ import annotations
@@ -80,7 +75,6 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a database of nvprof."""
     with database_tables.opened(raw) as database:
         strings = database.strings(_STRINGS, "_id_", "value")
         recorded = _events(database, strings)
@@ -148,6 +142,7 @@ def _activity(database: Database, table: str, kind: str, strings: Mapping[int, s
 
 
 def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
+    # omit the pid, because a file has only one process
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],
@@ -158,7 +153,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _synchronizations(database: Database) -> Iterator[Batch]:
-    """Yield waits for a device, found by the wait's CUDA context."""
+    """Yield the host's waits for a device; the wait's CUDA context gives the device."""
     table = f"{_KIND}SYNCHRONIZATION"
     if table not in database.columns:
         return
@@ -173,7 +168,7 @@ def _synchronizations(database: Database) -> Iterator[Batch]:
 
 
 def _calls(database: Database) -> Iterator[Batch]:
-    """Yield CUDA runtime and driver calls, which the tables only number."""
+    """Yield CUDA runtime and driver calls, named by their numbers (``cbid``)."""
     for table, listed in _CALLS.items():
         if _KIND + table in database.columns:
             read = database.ints(
@@ -229,6 +224,7 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
     times = {"start": read["timestamp"][starts], "end": end_ns}
     pid, tid = (values[starts] for values in _objects(database, table, len(read["flags"])))
     text = named(read["name"][starts], lambda key: strings.get(key, _UNNAMED))
+    # make an op of a range that ``emit_nvtx`` wrote for an op, else a range or a step
     return [nvtx_ranges(_threaded(times, pid, tid), text.cast(pa.string()))]
 
 
@@ -242,11 +238,10 @@ def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
 
 
 def _threaded(read: Mapping[str, Ints], pid: Ints, tid: Ints) -> dict[str, Ints]:
-    """Return times, pid and tid of events."""
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],
         "pid": positive(pid),
-        # take the lower half of a pthread_t, which is sometimes signed
+        # keep the lower 32 bits of a pthread_t, so that a signed id is not negative
         "tid": np.where(tid == UNKNOWN, UNKNOWN, positive(tid & _UINT32)),
     }

@@ -1,15 +1,7 @@
 """Read Kineto's JSON, which ``torch.profiler`` exports, as written in any year since 2020.
 
-The tests contain the pitfalls of each year with their sources. To know when reading the events:
-
-- ``ts`` counts microseconds from 1970, or from ``baseTimeNanoseconds`` if the header has this key.
-- ``correlation_id`` joins a runtime call with its activities in every year. The ``external_id`` of
-  an op is the op's own id. The ``external_id`` of a runtime call or an activity is the id of the op
-  that issued it, except from 2022 to early 2024, when it repeats the correlation id. On ROCm, these
-  years have no ``correlation``, so ``External id`` replaces it.
-- A device's copy of a host range (``gpu_user_annotation``) becomes a ``range`` with a device.
-- Ids of 0 or less mean "none" and become null. So does thread 0 of process 0 or −1, to which Kineto
-  assigns Python frames and overhead if it does not know their thread.
+The tests contain the pitfalls of each year with their sources. A runtime call and its activities
+have the same ``correlation``. ``External id`` is usually the id of the op that issued the call.
 """
 
 from __future__ import annotations
@@ -47,7 +39,6 @@ _ABOUT_GPU = re.compile(r"(?i)cupti|cuda|gpu|roctracer|rocprof|hip")
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether a file is Kineto's JSON."""
     if not raw.looks_like_json:
         return False
     events = trace_events(raw.json)
@@ -58,17 +49,15 @@ def recognises(raw: RawFile) -> bool:
 
 
 def is_kineto(header: Mapping[str, Any], categories: Set[str]) -> bool:
-    """Return whether the header or the categories are Kineto's."""
+    """Return whether the header's keys or the events' categories show a Kineto trace."""
     return bool(_HEADER_KEYS & header.keys()) or not categories.isdisjoint(KINDS)
 
 
 def may_be_header(text: bytes) -> bool:
-    """Return whether ``text`` contains a key of Kineto's header."""
     return any(key.encode() in text for key in _HEADER_KEYS)
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a Kineto trace."""
     header = raw.json if isinstance(raw.json, dict) else {}
     intervals, counts, left_out = decoded_rows(trace_events(raw.json) or ())
     if not intervals:
@@ -83,7 +72,7 @@ def read(raw: RawFile) -> Profile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was omitted from a trace, and how many events have an unknown category."""
+    """What lstmprof omits from a trace, and how many events have an unknown category."""
 
     # (start, length) in ns of the profiler's own spans, which lstmprof omits
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -91,7 +80,6 @@ class LeftOut:
     unknown: Counter[str] = field(default_factory=Counter)  # number of ranges by unknown category
 
     def add(self, other: LeftOut) -> None:
-        """Add what a later part of the trace counted."""
         self.spans.extend(other.spans)
         self.dropped.update(other.dropped)
         self.unknown.update(other.unknown)
@@ -100,7 +88,6 @@ class LeftOut:
 def profile(
     header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut, counters: Counters
 ) -> Profile:
-    """Make a profile from a trace's columns and header."""
     origin_ns = rows.first_ns(columns)
     # the driver may give an empty name
     devices = {n: rows.clean(str(device.get("name", ""))) for n, device in _devices(header)}
@@ -117,6 +104,7 @@ def profile(
     metadata["profiler_spans_ns"] = [[s - origin_ns, s - origin_ns + d] for s, d in left_out.spans]
     return Profile(
         format="kineto",
+        # ``ts`` counts from 1970, or from ``baseTimeNanoseconds`` if the header has this key
         base_ns=rows.base_ns(origin_ns, rows.positive(header.get("baseTimeNanoseconds"))),
         events=events,
         counters=counters.shifted(-origin_ns, rank),
@@ -134,7 +122,7 @@ def profile(
 
 
 def _process_groups(distributed: Mapping[str, Any]) -> frozenset[frozenset[int]]:
-    """Return the process groups of the profile's rank, except that of all ranks."""
+    """Return the process groups of the profile's rank, except the group of all ranks."""
     rank = rows.natural(distributed.get("rank"))
     groups = [group.get("ranks") for group in objects(distributed.get("pg_config"))]
     members = (frozenset(map(rows.natural, group)) for group in groups if isinstance(group, list))

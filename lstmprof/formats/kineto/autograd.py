@@ -1,19 +1,8 @@
-"""Read the events that ``torch.autograd.profiler``, the predecessor of ``torch.profiler``, exports.
+"""Read the events that ``torch.autograd.profiler`` exports, the predecessor of ``torch.profiler``.
 
-To know when reading the events:
-
-- Events have no category. The process ``CPU functions`` contains ops, autograd nodes and ranges.
-  ``tid`` is the profiler's own thread number; the backward pass has a different one.
-- Times are microseconds since the session began. The file has no date.
-- In PyTorch 1.0 and 1.4 ops have no ``aten::`` before their name (in 1.8.1 they do), so a range
-  whose name is one lower-case word looks like an op. The reader makes an op of it, unless it has
-  the name of a phase, of a step or of the whole program.
-- In 1.0 and 1.4 names pass a C++ demangler. It turns the op ``t`` into ``unsigned short``, the C++
-  type whose mangled name is ``t``.
-- The process ``CUDA functions`` contains no kernels, but one span per op between two CUDA events;
-  ``tid`` is the device. Ops that only call other ops have a span, too; such spans become no rows.
-
-Source: ``export_chrome_trace`` of torch/autograd/profiler.py, and files of these three versions.
+Process ``CPU functions`` contains ops, autograd nodes and ranges. Process ``CUDA functions``
+contains no kernels, but spans: the time of an op between two CUDA events, on device ``tid``.
+Source: ``export_chrome_trace`` of torch/autograd/profiler.py, and files of PyTorch 1.0, 1.4, 1.8.1.
 """
 
 from __future__ import annotations
@@ -34,6 +23,7 @@ from lstmprof.formats.rows import Row
 _HOST, _DEVICE = "CPU functions", "CUDA functions"
 _ATEN = "aten::"
 #: Wrong name of the op ``t``: in the Itanium C++ ABI, ``t`` encodes ``unsigned short``.
+#: PyTorch 1.0 and 1.4 pass the names of ops through a C++ demangler.
 _DEMANGLED_T = "unsigned short"
 _STEP = re.compile(r"ProfilerStep#\d+|step")
 #: Pattern of names of ops (``aten::mm``) and of autograd nodes (``AddmmBackward0``).
@@ -57,7 +47,6 @@ def _is_recorded(event: dict[str, Any]) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a profile of ``torch.autograd.profiler``."""
     dropped: Counter[str] = Counter()
     events = trace_events(raw.json) or []
     timed = timed_events(events, Counter(), _is_recorded)
@@ -78,7 +67,7 @@ def read(raw: RawFile) -> Profile:
     notes = [rows.NO_DATE, *([_WHOLE_OPS] if device else []), *left_out(dropped)]
     return Profile(
         format="autograd",
-        base_ns=None,
+        base_ns=None,  # times count from the session's start
         events=rows.table(found, min(row.start_ns for row in found)),
         accelerators=tuple(f"GPU {n}" for n in sorted({row.device or 0 for row in device})),
         notes=tuple(notes),
@@ -87,9 +76,11 @@ def read(raw: RawFile) -> Profile:
 
 def _host_row(event: dict[str, Any], times: tuple[int, int], *, prefixed: bool) -> Row:
     name = rows.clean(str(event.get("name", "")))
+    # keep the profiler's own thread number, which differs between forward and backward pass
     tid = rows.int64(event.get("tid"))
     if name in _RANGES or _STEP.fullmatch(name):
         return Row("step" if _STEP.fullmatch(name) else "range", name, *times, tid=tid)
+    # treat any lower-case word as an op, because PyTorch 1.0 and 1.4 write no ``aten::``
     if not prefixed and (name == _DEMANGLED_T or _BARE_OP.fullmatch(name)):
         return Row("op", _aten(name), *times, tid=tid)
     return Row("op" if _OP.fullmatch(name) else "range", name, *times, tid=tid)
@@ -107,7 +98,7 @@ def _device_row(event: dict[str, Any], times: tuple[int, int]) -> Row:
 
 
 def _computing(spans: list[Row]) -> list[Row]:
-    """Keep ops that mostly run outside of inner ops, cut to their longest such interval."""
+    """Drop ops that mostly call other ops; cut the rest to their longest own interval."""
     around: list[tuple[Row, list[Row]]] = []
     nested: list[tuple[Row, list[Row]]] = []
     for span in sorted(spans, key=lambda row: (row.device or 0, row.start_ns, -row.dur_ns)):

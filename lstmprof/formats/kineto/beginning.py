@@ -1,16 +1,14 @@
-"""Read the first step of a large, uncompressed Kineto file before the other steps.
+"""Read the first step of a large, uncompressed Kineto file without reading the whole file.
 
 ::
 
-  time │      ╱│     ╱│      ╱│  ╱     host ops, Python, calls and activities: one block each,
-       │   ╱   │  ╱   │   ╱   │╱       in which times rise, except for a few late events
-       │╱      │╱     │╱      │
+  time │      ╱│     ╱│      ╱│  ╱     The file has one block per kind of event: host ops,
+       │   ╱   │  ╱   │   ╱   │╱       Python frames, calls, activities. In a block, times
+       │╱      │╱     │╱      │         rise, except the times of a few late events.
        └─────────────────────────▶ byte
 
-Samples at evenly spaced bytes show which parts of the file may contain events of the first step.
-More samples halve these parts until they are short; then all of their events are read. The reader
-gives up if the samples do not predict each other, if too much would be read, or without a second
-step marker.
+Samples of events show which parts of the file may contain events of the first step. The reader
+reads only these parts and the end of the file.
 """
 
 from __future__ import annotations
@@ -42,15 +40,15 @@ from lstmprof.formats.kineto.stream import UnusualError, closings, head_of
 from lstmprof.formats.raw_file import OpenFile, json_document, last_border
 from lstmprof.formats.rows import MAX_NS
 
-#: Bytes of a sample of the file; most samples; least distance of two samples in bytes.
+#: Samples: size in bytes, largest number, least distance in bytes.
 SAMPLE_BYTES, _MOST_SAMPLES, _LEAST_APART = 2**13, 2**10, 2**15
-#: Largest size of a sample, which grows until it contains a whole event.
+#: Largest size in bytes to which a sample may grow to contain a whole event.
 _MOST_SAMPLE_BYTES = 2**17
-#: Bytes of a range that is read as a whole; another sample halves a longer range.
+#: Largest size in bytes of a range between two samples that no further sample halves.
 _SHORT_BYTES = 2**15
 #: Largest number of samples that halve ranges.
 _MOST_HALVED = 2**10
-#: Pairs of samples that define the fastest pace; factor by which an event may be even faster.
+#: Number of sample pairs to estimate the fastest ns per byte, and a safety factor.
 _PACE_PAIRS, _SAFELY = 4, 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
@@ -61,7 +59,7 @@ Ints = NDArray[np.int64]
 
 
 class Sample(NamedTuple):
-    """A few events of the file at one place."""
+    """The position and the earliest start of a few neighbouring events in the file."""
 
     at: int  # position in bytes
     begins_ns: int  # their earliest start; 0 if a file's first events have no time
@@ -77,7 +75,7 @@ _DECODER = msgspec.json.Decoder(list[_Begun])
 
 
 class Samples:
-    """Samples of the events in a file, in file order."""
+    """Finds the parts of a file that may have early events, by sampling the file."""
 
     def __init__(self, file: OpenFile, start: int) -> None:
         self._file = file
@@ -107,12 +105,10 @@ class Samples:
 
     @property
     def first_at(self) -> int:
-        """Return the byte at which the first sample begins."""
         return self._samples[0].at
 
     @property
     def last_at(self) -> int:
-        """Return the byte at which the last sample begins."""
         return self._samples[-1].at
 
     def before(self, until_ns: int) -> list[tuple[int, int]]:
@@ -127,17 +123,17 @@ class Samples:
                 return [(int(at[n]), int(at[n + 1])) for n in np.flatnonzero(early).tolist()]
 
     def predictable(self, until_ns: int) -> bool:
-        """Return whether samples reliably locate the events before ``until_ns``."""
+        """Return whether sampling can find the events before ``until_ns``."""
         at, begins_ns = self._first.T
         if len(at) < 2 * _PACE_PAIRS:
             return False
-        # test the prediction: every second sample must predict what the other samples find
+        # predict from every second sample which ranges are early; check this with the other samples
         early = _may_begin(at[::2], begins_ns[::2], until_ns)
         others = np.flatnonzero(begins_ns[1 : 2 * len(early) : 2] < until_ns)
         return bool(early[others].all())
 
     def _add(self, byte: int, *, is_first: bool = False) -> bool:
-        """Sample the file at this byte; return whether that gives a new sample."""
+        """Sample the file at ``byte``; return whether a new sample was added."""
         sample = self._sample(byte, is_first=is_first)
         if sample is None:
             return False
@@ -165,7 +161,7 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Return for each gap between samples whether it may have events before ``until_ns``."""
+    """Return which ranges between samples may have events before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_PACE_PAIRS))
@@ -175,7 +171,7 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
 
 
 def _timed(text: bytes) -> list[tuple[str, int]] | None:
-    """Return (category, start in ns) of timed events; None if the text is not whole events."""
+    """Return (category, start in ns) of events with a duration; None if parsing fails."""
     try:
         events = _DECODER.decode(b"[" + text + b"]")
     except (msgspec.DecodeError, RecursionError):
@@ -186,7 +182,7 @@ def _timed(text: bytes) -> list[tuple[str, int]] | None:
 
 
 def _begins_ns(ts_us: float | str | None) -> int | None:
-    """Convert the start of an event to ns, without the fraction of a µs."""
+    """Convert an event's start in µs to ns, rounded down to whole µs."""
     if ts_us is None:
         return None
     try:
@@ -196,19 +192,19 @@ def _begins_ns(ts_us: float | str | None) -> int | None:
     return whole_ns if abs(whole_ns) <= MAX_NS else None
 
 
-#: Largest share and number of the file's bytes that may be read to find the first step.
+#: Largest share of the file, and largest number of bytes, to read for the first step.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
 #: Largest ratio of unreadable samples to readable samples.
 _MOST_UNREADABLE = 0.1
-#: Categories of device activities, and of runtime calls that start such activities.
+#: Categories of device activities, and of runtime calls, which may launch activities.
 _DEVICE_CATEGORIES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: Shares of all samples that are searched for the second step's marker, smallest share first.
+#: Shares of samples, in order of time, up to which events are read to find two steps.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """The first step: the events before its end, and how much of the file was read."""
+    """The events before the first step's end, and how many bytes of the file were read."""
 
     profile: Profile
     step: Window
@@ -218,21 +214,21 @@ class Beginning:
 
 
 def beginning(path: Path, least_bytes: int) -> Beginning | None:
-    """Read the first step, if it can be located in a large file."""
+    """Return the first step of a large file, if samples of the file show where the step is."""
     try:
         if not path.is_file() or path.stat().st_size < least_bytes:
             return None
         with path.open("rb") as opened:
             head, _ = head_of(path, opened)  # gzipped files have no such head
         return _beginning(_File(path, OpenFile(path), head))
-    # ignore the fault here, because reading the whole file will raise the error
+    # return None, because the caller then reads the whole file and raises the error
     except (OSError, ValueError, ProfileError, UnusualError):
         return None
 
 
 @dataclass
 class _File:
-    """A file that is read only in part."""
+    """A Kineto file, and all pieces that the reader has read."""
 
     path: Path
     file: OpenFile
@@ -245,11 +241,10 @@ class _File:
 
     @property
     def most_bytes(self) -> int:
-        """Return how many bytes of the file may be read in all."""
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, needed: list[tuple[int, int]]) -> bool:
-        """Read these byte ranges; return whether that was possible."""
+        """Try to read byte ranges. Return whether all ranges are now in memory."""
         missing = _joined([s for s in needed if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
         if wanted > self.most_bytes:
@@ -263,7 +258,7 @@ class _File:
         return True
 
     def has_read_end(self, start: int) -> bool:
-        """Read the events from ``start`` to the end; return whether that was possible."""
+        """Read from ``start`` to the file's end; return False if too long or unreadable."""
         if self.file.length - start > self.most_bytes:
             return False
         text = self.file.part(start, self.file.length)
@@ -290,7 +285,6 @@ class _File:
 
     @property
     def origin_ns(self) -> int:
-        """Return the start of the earliest event read so far."""
         return min(rows.first_ns(p.columns) for p in self.read.values() if p.rows)
 
 
@@ -309,13 +303,16 @@ def _beginning(file: _File) -> Beginning | None:
     samples = Samples(file.file, len(file.head))
     if not len(samples) or samples.first_at != len(file.head):
         return None
+    # give up if too many samples contain no readable event
     if samples.unreadable > _MOST_UNREADABLE * len(samples):
         return None
     begins_ns = samples.begins_ns
     limits = dict.fromkeys(begins_ns[max(1, int(s * len(begins_ns)))] for s in _SHARES)
+    # give up if the samples do not predict each other, or if the file's last part is too long
     if not all(map(samples.predictable, limits)) or not file.has_read_end(samples.last_at):
         return None
     for limit_ns in limits:
+        # give up if the needed ranges are too large or unreadable
         if not file.has_read(samples.before(limit_ns)):
             return None
         profile = file.profile()
@@ -328,23 +325,24 @@ def _beginning(file: _File) -> Beginning | None:
 
 
 def _first_step(events: EventTable, until_ns: int) -> Window | None:
-    """Return the first step, if it ends before ``until_ns``."""
+    """Return the first of several steps, or None if the step ends after ``until_ns``."""
     thread = thread_ids(events)
     markers = events.is_kind("step") & (thread >= 0)
     if len(np.unique(thread[markers])) != 1:
         return None
     steps = windows(events, captured=False)
+    # require a second step marker, which ends the first step
     return steps[0] if len(steps) > 1 and steps[0].end_ns <= until_ns else None
 
 
 def _beginning_of_step(
     file: _File, profile: Profile, step: Window, elsewhere: frozenset[str]
 ) -> Beginning | None:
-    """Cut the profile after ``step``, if the step's device activities were read."""
+    """Keep the events before the step's end; return None if its activities are missing."""
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)
     uses_devices = bool(profile.accelerators) or not elsewhere.isdisjoint(_DEVICE_CATEGORIES)
-    # give up if the step's device events are elsewhere in the file
+    # return None if the step's activities are in a part of the file that was not read
     if uses_devices and not events.has_kind(*ACTIVITY_KINDS):
         return None
     (marker,) = np.flatnonzero(events.is_kind("step") & (events.start_ns == step.start_ns))[:1]

@@ -27,12 +27,12 @@ from lstmprof.formats import rows
 from lstmprof.formats.raw_file import as_object
 from lstmprof.formats.rows import Row
 
-#: Kineto's lower-case category -> kind of event; ``cuda_profiler_range`` has artificial times.
+#: Kineto's lower-case category -> kind of event. Kineto invents times of ``cuda_profiler_range``.
 KINDS = {
     "cpu_op": "op",
     "operator": "op",
     "user_annotation": "range",
-    "gpu_user_annotation": "range",
+    "gpu_user_annotation": "range",  # the device's copy of a host range
     "cuda_profiler_range": "range",
     "cuda_event": "range",
     "python_function": "python",
@@ -53,19 +53,20 @@ ON_DEVICE = frozenset(
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
     )
 )
-#: Kinds of events with a correlation id (in ROCm of 2022 to 2024, only as ``External id``).
+#: Kinds of events with a correlation id. ROCm traces of 2022 to 2024 store the correlation id
+#: only as ``External id``.
 CORRELATED = frozenset(("runtime", *ACTIVITY_KINDS))
-#: Arguments of a kernel event, in the order of ``launched_with``.
+#: Names of a kernel event's arguments, in the order of ``launched_with``'s parameters.
 LAUNCHED_WITH = (
     *("block", "grid", "registers per thread", "shared memory"),
     *("est. achieved occupancy %", "Collective name", "In msg nelems", "Out msg nelems"),
     *("dtype", "Group size", "Process Group Name", "Process Group Description"),
 )
-#: Category of spans about the profiler itself, not about the program.
+#: Category of the profiler's own spans, which show no work of the program.
 PROFILER_SPAN = "trace"
 
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Pattern of ranges by torch and lstmprof, which had the category of ops in 2021.
+#: Pattern of names of torch's ranges. In 2021, such ranges had the category of ops.
 _TORCH_RANGE = re.compile(r"Optimizer\.\w+#|enumerate\(DataLoader\)#")
 _OWN_RANGES = frozenset(("step", *PHASES, PROGRAM))
 _STREAM = re.compile(r"(?:stream )?(\d{1,18})")
@@ -107,7 +108,7 @@ def femtoseconds(microseconds: object) -> int | None:
 
 
 def interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """Return (start, length) in ns, or why the times are unusable."""
+    """Return (start, length) in ns, or an error message if a time is unusable."""
     start = femtoseconds(event.get("ts"))
     if start is None:
         return "they have no readable start"
@@ -126,7 +127,7 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
 def timed_events(
     events: Iterable[Any], dropped: Counter[str], is_read: Callable[[dict[str, Any]], bool]
 ) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
-    """Yield (event, (start, length) in ns) of events with usable times."""
+    """Yield (event, (start, length) in ns); count events without usable times in ``dropped``."""
     for event in events:
         if isinstance(event, dict) and event.get("ph") == "X" and is_read(event):
             times = interval(event)
@@ -147,6 +148,8 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
     name = rows.clean(str(event.get("name", "")))
     args = as_object(event.get("args"))
     row_kind = kind(category, name)
+    # ``External id`` is the id of the op, or of the op that issued the call or activity
+    # (from 2022 to early 2024, calls and activities repeat the correlation id instead)
     external = args.get("External id", args.get("external id"))
     plain = Row(
         row_kind or "range",
@@ -187,7 +190,7 @@ def launched_with(
     collective: object = None,
     *message: object,
 ) -> str | None:
-    """Return a kernel's launch configuration: grid, block, registers, collective …"""
+    """Encode a kernel's launch configuration as JSON: grid, block, registers …"""
     if block is None:
         return None
     estimated = None
@@ -196,7 +199,8 @@ def launched_with(
             estimated = float(occupancy_percent) / 100
     return launch_config.text(
         {
-            # drop ROCm's grid, which counts blocks or threads; ROCm's events have no registers
+            # omit ROCm's grid, because the unit is blocks or threads
+            # (only ROCm records no registers)
             "grid": None if rows.int64(registers) is None else grid,
             "block": block,
             "registers": rows.int64(registers),
@@ -239,7 +243,8 @@ def _group(name: object, about: object) -> str | None:
 def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:
     """Return (pid, tid)."""
     pid, tid = rows.positive(event.get("pid")), rows.int64(event.get("tid"))
-    return pid, tid if pid or tid else None  # pid 0 or −1: an unknown thread
+    # Kineto writes thread 0 of process 0 or −1 if the thread is unknown
+    return pid, tid if pid or tid else None
 
 
 def stream(value: object) -> int | None:
@@ -263,12 +268,12 @@ _HOST = 0
 _TYPE, _DEVICE = "Device Type", "Device Id"
 _SIZES = {"Total Allocated": ALLOCATED, "Total Reserved": RESERVED, "Bytes": CHANGE}
 _NUMBER = re.compile(r"-?\d{1,300}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-#: Meaningless names of series; the counter's name replaces these names.
+#: Names of counter series that mean nothing; the counter's name is used instead.
 _PLAIN = ("", "value")
 
 
 def counts(event: dict[str, Any]) -> list[Count] | str:
-    """Return the counter values of an event, or why its time is unusable."""
+    """Return the counter values of an event, or an error message if the event is unusable."""
     phase, name = event.get("ph"), event.get("name")
     is_memory = phase == INSTANT and name == MEMORY
     args = event.get("args")
@@ -336,7 +341,7 @@ _decode = msgspec.json.Decoder(list[_Memory]).decode
 
 
 def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
-    """Convert arguments of ``[memory]`` events to counter values; None if one is unusual."""
+    """Convert ``[memory]`` events to counter values; return None if a field is invalid."""
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
         fields = [attrgetter(name) for name in _Memory.__struct_fields__]
@@ -367,5 +372,5 @@ def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Ta
 
 
 def _packed(values: list[int]) -> Ints:
-    """Convert integers to int64; raise struct.error if one does not fit."""
+    """Convert integers to int64; raise struct.error if an integer does not fit."""
     return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Read a piece of a Kineto trace by columns, or slowly row by row if a value is unusual.
+"""Read a piece of a Kineto trace into columns of the events table.
 
-Unusual are a number as text, a negative time or a broken escape. ``event_fields`` defines the
-meaning of every field. With columns on disk, a piece is small enough to send between processes.
+If the piece contains an unusual value, such as a time as text, the module reads the piece row by
+row, which is slower. ``event_fields`` defines the meaning of every field.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() i
 
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of microseconds: down to 1 ns, and to 1 fs
-#: Number of parsed lists that are cached; largest size of a cached list in bytes.
+#: Largest number of parsed lists in a cache; largest size of a cached list in bytes.
 _CACHED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The events and counters of a piece of the file."""
+    """The events and counters that were read from a part of a Kineto trace."""
 
     columns: pa.Table | Path
     rows: int
@@ -58,7 +58,7 @@ class Piece:
 
 
 def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece | None:
-    """Read a text of whole events, or return None if it cuts an event."""
+    """Read a text of whole events; return None if the text ends within an event."""
     piece: Piece | None
     try:
         piece = read_columns(text)
@@ -68,7 +68,7 @@ def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece |
 
 
 def _spooled(piece: Piece, path: Path) -> Piece:
-    """Move the columns and counters of a piece to disk."""
+    """Move the columns and counters to disk, so that a process can send the piece."""
     if piece.rows:
         write_chunk(path, piece.columns)
         piece = replace(piece, columns=path)
@@ -135,7 +135,7 @@ def _columns(records: Records) -> Piece:
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """Return the counter values; ``[memory]`` events alone are read by columns."""
+    """Return the counter values, read by columns if all events are ``[memory]`` events."""
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)
@@ -263,7 +263,7 @@ _short_list = lru_cache(_CACHED_LISTS)(_list)
 
 
 def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
-    """Convert starts and lengths in µs, each with a null byte behind it, to ns."""
+    """Convert starts and lengths, null-terminated decimals in µs, to ns."""
     start, start_decimals = _digits(starts)
     dur, dur_decimals = _digits(lengths)
     if max(start_decimals.max(initial=0), dur_decimals.max(initial=0)) > _NS_DECIMALS:
@@ -307,7 +307,7 @@ def _microseconds(value: Ints, decimals: Ints) -> tuple[Ints, Ints]:
 
 
 def _digits(numerals: bytes) -> tuple[Ints, Ints]:
-    """Parse decimal numbers as (digits, number of decimals): ``12.5`` -> 125, 1."""
+    """Parse null-terminated decimals as (digits, number of decimals): ``12.5`` -> 125, 1."""
     text = np.frombuffer(numerals, dtype=np.uint8)
     marks = np.flatnonzero(text - ord("0") > 9)  # unsigned, so characters before "0" count, too
     is_end, is_dot = text[marks] == 0, text[marks] == ord(".")

@@ -1,7 +1,7 @@
 """Decode Kineto's JSON into columns: events with a duration, and counters.
 
-msgspec decodes it in parts that fit into a processor's cache. Each part is packed into arrays
-before the next one is decoded.
+msgspec decodes the JSON in parts that fit into the processor's cache. Each part is packed into
+arrays before msgspec decodes the next part.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Ints = NDArray[np.int64]
 
 #: Marks a missing integer.
 ABSENT = -(2**63)
-#: Number that marks an integer field whose text is not a number.
+#: Number that stands for a value that is not an integer.
 NULL = ABSENT + 1
-#: Type of an integer, or of an integer as text, except the two markers.
+#: Type of an integer or its text, without the integers ``ABSENT`` and ``NULL``.
 _Integer = Annotated[int, msgspec.Meta(ge=NULL + 1)] | str
 
 #: Code for events that have no launch configuration.
 NO_LAUNCH = 0
 
-#: Bytes of JSON that are decoded at once; so many fit into a second-level cache.
+#: Bytes of JSON to decode at once, few enough for a second-level cache.
 PART_BYTES = 2**18
 _RAW = msgspec.Raw(b"")
 NO_VALUES = msgspec.Raw(b"{}")
@@ -45,7 +45,7 @@ _OTHER_PHASES = "BEIbnePNODMVvRcSTpFsfta"
 
 
 class OddError(Exception):
-    """The events must be read row by row, because a value does not fit into columns."""
+    """A value does not fit into a column, so the events must be read row by row."""
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
@@ -96,7 +96,7 @@ class _Event(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag="X"):
 
 
 class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT):
-    """An instant, such as a ``[memory]`` event."""
+    """An event without a duration, such as ``[memory]``."""
 
     name: str = ""
     ts: msgspec.Raw = _RAW  # JSON text
@@ -121,7 +121,7 @@ _NUMBERS = (
     *("bytes", "bytes_2021", "sequence", "forward_thread"),
 )
 _LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # field -> its name in 2021
-#: Names of a launch configuration's fields, in the order of ``event_fields.launched_with``.
+#: Launch fields of ``_Args``, in the order of ``event_fields.launched_with``'s parameters.
 _LAUNCHED_WITH = (
     *("block", "grid", "registers", "shared", "occupancy"),
     *("collective", "elements_in", "elements_out", "dtype", "ranks", "group", "about"),
@@ -131,7 +131,7 @@ _EVENT_NUMBERS = ("pid", "tid")
 
 
 class _Codes(dict[_Key, int]):
-    """Numbers its keys in order of first use: 0, 1, 2 …"""
+    """Assigns numbers to keys in order of first use: 0, 1, 2 …"""
 
     def __missing__(self, key: _Key) -> int:
         self[key] = len(self)
@@ -139,7 +139,7 @@ class _Codes(dict[_Key, int]):
 
 
 class Records:
-    """The columns of the events with a duration, from a JSON array without brackets."""
+    """Events with a duration as columns, decoded from a JSON array without brackets."""
 
     def __init__(self, text: bytes) -> None:
         try:
@@ -175,7 +175,7 @@ class Records:
         self._with_args = _concatenated(with_args)
 
     def _append(self, events: Sequence[_Event]) -> tuple[_Args, ...]:
-        """Append events to the columns; return their arguments."""
+        """Append events to the columns; return the events' arguments."""
         add, values = self._fields, _by_field(_Event, events)
         for name, codes in self._codes.items():
             numbers = map(codes.__getitem__, values[name])
@@ -195,7 +195,7 @@ class Records:
         add[_LAUNCH].append(self._launch_codes([values[name] for name in _LAUNCHED_WITH]))
 
     def _launch_codes(self, columns: Sequence[Sequence[Any]]) -> Ints:
-        """Give each event the code of its launch configuration."""
+        """Return for each event the number of its launch configuration, or ``NO_LAUNCH``."""
         codes = np.full(len(columns[0]), NO_LAUNCH)
         if columns[0].count(None) < len(codes):
             has_block = np.fromiter(map(is_not, columns[0], repeat(None)), np.bool_, len(codes))
@@ -215,26 +215,26 @@ class Records:
         return _concatenated(self._fields[field])[self._chosen], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
-        """Return each event's integer field, also if written as text; ``ABSENT`` if missing."""
+        """Return an integer field of all events; ``ABSENT`` means missing, ``NULL`` no integer."""
         return self.numbers(field, rows.int64)
 
     def either(self, field: str, older: str) -> Ints:
-        """Return an integer field by its name today or in 2021 (``older``)."""
+        """Return an integer field that had another name (``older``) in 2021."""
         newer = self.ints(field)
         return np.where(newer == ABSENT, self.ints(older), newer)
 
     def numbers(self, field: str, meaning: Callable[[object], int | None]) -> Ints:
-        """Return a number field of all events, with ``NULL`` for unreadable ones."""
+        """Return a field of all events, parsed by ``meaning``; ``NULL`` for unreadable values."""
         values = _concatenated([_meant(part, meaning) for part in self._fields[field]])
         return (values if field in _EVENT_NUMBERS else self._spread(values, ABSENT))[self._chosen]
 
     def launches(self) -> tuple[Ints, list[tuple[Any, ...]]]:
-        """Return (codes, configurations) of launches."""
+        """Return (codes, launch configurations): event n has ``configurations[codes[n]]``."""
         codes = self._spread(_concatenated(self._fields[_LAUNCH]), NO_LAUNCH)
         return codes[self._chosen], list(self._launches)
 
     def _spread(self, arg_values: Ints, absent: int) -> Ints:
-        """Expand values of the events with arguments to all events."""
+        """Return a value for every event: ``absent`` for events without arguments."""
         values = np.full(self._count, absent)
         values[self._with_args] = arg_values
         return values
@@ -244,7 +244,7 @@ class Records:
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """Return (codes, JSON texts) of a list field; the code is −1 without arguments."""
+        """Return (codes, JSON texts) of a list field; code −1 marks events without arguments."""
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
         return codes[self._chosen], encoded.dictionary.to_pylist()
@@ -299,7 +299,7 @@ def _concatenated(parts: Sequence[Ints]) -> Ints:
 
 
 def _binary(ended: bytes) -> pa.BinaryArray:
-    """Return the texts between null bytes."""
+    """Split null-terminated texts."""
     ends = np.flatnonzero(np.frombuffer(ended, dtype=np.uint8) == 0)
     bounds = np.concatenate([[0], ends - np.arange(len(ends))]).astype(np.int32)
     whole = pa.py_buffer(ended.replace(b"\0", b""))

@@ -1,13 +1,11 @@
-"""Read a Kineto trace in pieces, so that memory is bounded by the columns instead of the file.
+"""Read a Kineto trace in pieces, so that the whole JSON text is never in memory.
 
 ::
 
   head "traceEvents": [ event, event, | event, event, | … event ] tail
                         ---- piece --   ---- piece --
 
-A piece ends at a border, a comma between ``}`` and ``{``. If this comma is inside a string or a
-list, the piece is joined with the next one. Worker processes read the pieces of a big file. A file
-with another layout than Kineto's is read as a whole by ``kineto.read``.
+A piece ends at a comma between ``}`` and ``{``. Worker processes read the pieces of a big file.
 """
 
 from __future__ import annotations
@@ -46,16 +44,16 @@ from lstmprof.formats.raw_file import (
 )
 
 PIECE_BYTES = 2**23
-#: Least unpacked size in bytes of a file whose columns are kept on disk.
+#: Smallest unpacked size of a file in bytes at which lstmprof writes the columns to disk.
 SPOOLED_BYTES = 2**26
-#: Least unpacked size in bytes of a file that several processes read.
+#: Smallest unpacked size of a file in bytes at which several processes read the file.
 SHARED_BYTES = 2**27
 #: Largest number of workers; more are no faster, because one process unpacks the file for all.
 MOST_WORKERS = 4
-#: Most bytes before or after the events, or in a piece; Kineto writes at most some MB there.
+#: Largest size in bytes of a piece, and of the text before or after the events (usually some MB).
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
-#: Bytes at the end of a piece in which the border of an event is searched first.
+#: Bytes at the end of a piece that are searched first for the last comma between events.
 _END_BYTES = 2**15
 _AHEAD = 2  # unfinished pieces per worker
 _MOST_WAITING = 4  # submitted pieces per worker that are not yet yielded in order
@@ -64,7 +62,7 @@ _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
 
 
-#: Type of a piece: its bytes, or its place in a plain file.
+#: Type of a piece's text: bytes, or a range of bytes in an unpacked file.
 _Text = bytes | Part
 
 
@@ -73,11 +71,11 @@ def _content(text: _Text) -> bytes:
 
 
 class UnusualError(Exception):
-    """The file is not as Kineto writes it."""
+    """The file is too unusual to be read in pieces."""
 
 
 def profile_of_file(path: Path) -> Profile | None:
-    """Read a Kineto trace in pieces, if that is possible."""
+    """Read a Kineto trace in pieces; return None if the file is unusual or unreadable."""
     try:
         if not path.is_file():
             return None
@@ -88,7 +86,7 @@ def profile_of_file(path: Path) -> Profile | None:
 
 
 def profile(label: Path | str, file: BinaryIO) -> Profile | None:
-    """Read a Kineto trace in pieces, if its layout is usual."""
+    """Read an open Kineto trace in pieces; return None if its layout is unusual."""
     try:
         with contextlib.ExitStack() as stack:
             parts = _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
@@ -120,12 +118,11 @@ def _is_gzipped(file: BinaryIO) -> bool:
 
 
 def _unpacked_bytes(file: BinaryIO) -> int:
-    """Return the file's size after unpacking."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - 4))
     last = file.read(4)
     file.seek(0)
-    # read the unpacked size that gzip stores in the last 4 bytes, modulo 4 GB
+    # gzip stores the unpacked size, modulo 4 GiB, in the file's last 4 bytes
     return max(size, int.from_bytes(last, "little")) if _is_gzipped(file) else size
 
 
@@ -145,7 +142,7 @@ class _Reader:
                 self._workers = stack.enter_context(Pool(self._count))
 
     def in_order(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, Piece | None]]:
-        """Yield (text, piece read from it); the piece is None if the text is not whole events."""
+        """Yield (text, piece) in file order; the piece is None if the text cuts an event."""
         if self._workers and self._folder:
             return self._shared(texts, self._workers, self._folder.path)
         return ((text, self.read(_content(text))) for text in texts)
@@ -153,7 +150,7 @@ class _Reader:
     def _shared(
         self, texts: Iterable[_Text], workers: Pool, folder: Path
     ) -> Iterator[tuple[_Text, Piece | None]]:
-        """Read pieces in workers, and here while all are busy."""
+        """Read pieces in worker processes, and in this process while all workers are busy."""
         submitted: list[tuple[_Text, Future[Piece | None]]] = []
         try:
             for number, text in enumerate(texts):
@@ -170,7 +167,9 @@ class _Reader:
             for text, answer in submitted:
                 yield text, answer.result()
         except KilledError as error:
-            fault = "the system killed a process that read it, most likely because memory ran out"
+            fault = (
+                "the system killed a process that read the file, most likely because memory ran out"
+            )
             raise ProfileError(self._label, fault, "profile fewer steps") from error
 
     def read(self, content: bytes) -> Piece | None:
@@ -213,7 +212,7 @@ def _worker_count() -> int:
 
 
 class _Total:
-    """All pieces read so far, and what was left out of them."""
+    """All pieces read so far, and counts of the events that were omitted."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -248,7 +247,7 @@ def _profile(
 
 
 def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
-    """Return the text before the first event, and the bytes read after this text."""
+    """Read a file's start; return (text before the first event, the rest that was read)."""
     head = b""
     while len(head) < _MOST_AROUND:
         more = file.read(PIECE_BYTES)
@@ -264,7 +263,7 @@ def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
 
 
 class _Texts:
-    """Cuts a file between events into texts."""
+    """Splits a file between events into texts."""
 
     def __init__(self, file: Any, rest: bytes) -> None:
         self._file = file
@@ -282,7 +281,7 @@ class _Texts:
 
 
 class _TextsOfPlainFile(_Texts):
-    """Cuts a plain file between events into byte ranges."""
+    """Splits an unpacked file between events into byte ranges."""
 
     def __init__(self, file: BinaryIO, rest: bytes, path: Path, start: int) -> None:
         super().__init__(file, rest)
@@ -301,7 +300,7 @@ class _TextsOfPlainFile(_Texts):
         self.rest = self._part(self._start, size)
 
     def _last_border(self, read_to: int) -> int:
-        """Return the last comma between events before ``read_to``, or 0."""
+        """Return the position of the last comma between events before ``read_to``, or 0."""
         for start in (max(self._start, read_to - _END_BYTES), self._start):
             border = last_border(self._part(start, read_to))
             if border:
@@ -315,7 +314,7 @@ class _TextsOfPlainFile(_Texts):
 
 
 def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> bytes:
-    """Add all pieces to ``total``; return the text after them."""
+    """Read all events into ``total``; return the text after the last event."""
     unread = b""
     for text, read in reader.in_order(texts):
         if unread:
@@ -324,6 +323,7 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
         else:
             piece = read
         if piece is None:
+            # join the next text, because the comma at the end is inside a string or a list
             unread = unread or _content(text)
             if len(unread) > _MOST_AROUND:
                 raise UnusualError
@@ -336,7 +336,7 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
 
 
 def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
-    """Add the last piece to ``total``; return the text after it."""
+    """Read the last events into ``total``; return the text after these events."""
     for events_end, bracket in closings(text):
         piece = reader.read(text[:events_end])
         if piece:
@@ -346,7 +346,7 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Find possible ends of the events, latest first: (end of event, closing bracket)."""
+    """Return where the events may end, last place first: (end of event, closing bracket)."""
     matches = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(matches)]
 

@@ -1,13 +1,8 @@
 """Read Perfetto's protobuf traces from ``lstmprof export --perfetto``, rocprofv3 and Kineto.
 
-::
-
-    packets ─ tracks and clocks ────┐
-    packets ─ slices (begin … end) ─┴─ events (depending on the writer) ─▶ Profile
-
-The file is read twice, packet by packet. Its texts, tracks, counters and open slices are kept in
-memory. Counters are read only from lstmprof's exports; instants do not become events. The
-``format`` of a profile that lstmprof exported is the original one: ``kineto``, ``rocprofv3`` …
+``packets`` parses the file, ``slices`` finds slices (begin to end) and tracks, and ``writers``
+converts slices to events, depending on the program that wrote the trace. A profile that lstmprof
+exported keeps its original ``format``, such as ``kineto``.
 """
 
 from __future__ import annotations
@@ -36,7 +31,7 @@ _MOST_NAMED = 3
 _NO_EVENT = "record a profile with slices, or give a torch.profiler JSON"
 _NEXT_STEP = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
-#: First correlation id for arrows between slices; larger than the ids of any profiler.
+#: First correlation id for slices that flows join; larger than the ids of any profiler.
 _FIRST_ARROW = 2**48
 
 
@@ -45,20 +40,22 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a Perfetto trace, of lstmprof or of a known profiler."""
     contents = outline(raw)
     names = {track.name: track for track in contents.tracks.values()}
     facts = names.get(writers.FACTS_TRACK)
     if facts and facts.description:
         return _exported(raw, contents, writers.facts(raw.path, facts.description))
     if any(name.startswith(writers.LEDGER) for name in names):
-        fault = "is an export of two runs, or of an older lstmprof, which cannot be read"
+        fault = (
+            "is an export of two runs, or an export that an older lstmprof wrote; lstmprof cannot "
+            "read such exports"
+        )
         raise ProfileError(raw.path, fault, "give the runs themselves")
     return _Foreign(raw, contents).profile()
 
 
 class _Events:
-    """Collects rows in chunks; a row has the number of its slice."""
+    """Collects rows in chunks; each chunk is in the order in which its slices began."""
 
     def __init__(self) -> None:
         self._chunks = Chunks()
@@ -66,7 +63,6 @@ class _Events:
         self.ranks: set[int | None] = set()
 
     def add(self, number: int, row: Row, rank: int | None = None) -> None:
-        """Add the row of slice ``number``."""
         self._rows.append((number, rank, row))
         self.ranks.add(rank)
         if len(self._rows) >= CHUNK_ROWS:
@@ -96,7 +92,7 @@ class _Counts:
         self._tables: dict[int | None, list[pa.Table]] = defaultdict(list)
 
     def add(self, track: int, at_ns: int, value: float) -> None:
-        """Add a value, unless its track is no counter of the profile itself."""
+        """Add a counter's value; ignore tracks that are not the profile's own counters."""
         owner = self._owners.get(track)
         if owner is None or abs(at_ns) > rows.MAX_NS:
             return
@@ -202,7 +198,7 @@ class _Foreign:
         return self._joined(kineto_row(event, *timed), slice_.flows)
 
     def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
-        """Give a launch and its kernel one correlation id if an arrow joins them."""
+        """Set the correlation id that the launch and the kernel of a flow share."""
         if row.correlation_id is not None or row.kind not in _JOINED or not flows:
             return row
         numbers = (self._arrows[flow] for flow in flows if flow in self._arrows)
@@ -217,6 +213,7 @@ class _Foreign:
             raise ProfileError(self._raw.path, "has no kernel, copy, call or range", _NO_EVENT)
         self._kineto_left.dropped.update(+self._slices.left_out)
         if self._kineto_rows:
+            # pass no counters: lstmprof reads counters only from its own exports
             return kineto.profile(self._header(), columns, self._kineto_left, NO_COUNTERS)
         origin_ns = rows.first_ns(columns)
         base_ns = rows.base_ns(origin_ns, self._contents.epoch_ns)
@@ -231,7 +228,7 @@ class _Foreign:
         )
 
     def _header(self) -> dict[str, Any]:
-        """Return the header of Kineto's JSON from the builder's instants."""
+        """Return a header as in Kineto's JSON, from instants that Kineto's builder wrote."""
         header: dict[str, Any] = {}
         for instant in self._slices.instants:
             if instant.name in _HEADER:
@@ -242,7 +239,7 @@ class _Foreign:
         return header
 
 
-#: Name of an instant event -> key in Kineto's header ("": the event's arguments are the header).
+#: Name of an instant -> key in Kineto's header ("": each argument is a key of the header).
 _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 

@@ -1,9 +1,8 @@
-"""Iterate over the packets of a Perfetto trace, and define the messages that lstmprof reads.
+"""Parse the packets of a Perfetto trace, and define the messages that lstmprof reads.
 
-A trace is a sequence of length-prefixed packets; some writers compress hundreds of packets into
-one. Field numbers are those of Perfetto's ``protos/perfetto/trace`` (trace_packet.proto,
-track_event/*.proto, interned_data.proto, clock_snapshot.proto). The messages here declare string
-fields as bytes.
+A trace is a sequence of length-prefixed packets. A packet may contain hundreds of compressed
+packets. Source of field numbers: Perfetto's ``protos/perfetto/trace`` (trace_packet.proto,
+track_event/*.proto, interned_data.proto, clock_snapshot.proto).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.schema import Messages, OddError, message_class, value_end, varint
 
 _WINDOW_BYTES = 2**20
-#: Most unpacked bytes of any file, and per byte of the file; exports grow 5 to 8 times.
+#: Unpacked bytes that any file may have; largest unpacked size per file byte (exports: 5 to 8).
 FREE_BYTES, MAX_RATIO = 2**21, 50
 #: Largest packet in bytes; writers end a packet after some kB, or after 500 kB if compressed.
 MOST_PACKET_BYTES = 2**26
@@ -26,12 +25,12 @@ MOST_PACKET_BYTES = 2**26
 _TAG = 0x0A
 _MOST_HEAD_BYTES = 11
 _AGAIN = "copy or record the trace again"
-#: Number -> wire type of fields that a Perfetto trace may have, but an XSpace never has.
+#: Field number -> wire type of a packet's fields that TensorFlow's XSpace files never have.
 _OWN_FIELDS = {
     **dict.fromkeys((8, 10, 13, 41, 42, 58, 87), 0),
     **dict.fromkeys((11, 12, 36, 43, 44, 50, 59, 60, 133), 2),
 }
-#: Field number -> wire type of the first fields of a packet (trace_packet.proto).
+#: Field number -> wire type of a packet's fields 1 to 13 (trace_packet.proto).
 TYPES = {
     **dict.fromkeys((3, 8, 10, 13), 0),
     **dict.fromkeys((1, 2, 4, 5, 6, 7, 9, 11, 12), 2),
@@ -61,7 +60,7 @@ def begins(head: bytes) -> bool:
 
 
 def packets(raw: RawFile, message: Any) -> Iterator[Any]:
-    """Yield parsed packets, including those inside compressed packets."""
+    """Parse all packets of the file, and unpack compressed packets."""
     from google.protobuf.message import DecodeError
 
     room = max(FREE_BYTES, MAX_RATIO * raw.length)
@@ -81,7 +80,6 @@ def packets(raw: RawFile, message: Any) -> Iterator[Any]:
 
 
 def refuse_zstd(raw: RawFile, packet: Any) -> None:
-    """Refuse zstd-compressed packets."""
     if packet.zstd_compressed_packets:
         fault = "is a Perfetto trace with zstd-compressed packets"
         raise ProfileError(raw.path, fault, "run traceconv decompress_packets first")
@@ -144,7 +142,8 @@ _CLOCKS: Messages = {
         "clock_id 1 uint32, timestamp 2 uint64, is_incremental 3 bool, unit_multiplier_ns 4 uint64"
     ),
 }
-#: Fields that the first pass over the file reads, for tracks and clocks.
+#: Messages of the first pass over the file, which reads only tracks and clocks. Texts are bytes,
+#: because texts of a damaged file may not be UTF-8.
 _OUTLINE: Messages = {
     "Packet": (
         "sequence 10 uint32, clocks 6 Clocks, process_descriptor 43 Process, "

@@ -1,9 +1,7 @@
 """Read the tracks, clocks and slices of a Perfetto trace.
 
-A packet depends on earlier packets of its sequence: texts have numbers, times are differences, and
-common fields are written once. After lost packets, events up to the sequence's next start cannot be
-read, and are counted. A track's description may come after its events; the last one counts. Some
-writers make a track per slice, so plain tracks take only two numbers.
+A packet depends on earlier packets of the same sequence. For example, a packet contains a number
+instead of the name ``aten::mm``, and a time difference instead of a time.
 """
 
 from __future__ import annotations
@@ -43,7 +41,10 @@ class Track:
 
 @dataclass(frozen=True)
 class Outline:
-    """The tracks of a trace by number, and the start of its clock."""
+    """The tracks of a trace by number, and the date at which the trace's clock starts.
+
+    Some writers make one track per slice, so ``Outline`` stores a plain track as two numbers.
+    """
 
     tracks: dict[int, Track]
     children: array[int]  # tracks without a known field but the parent
@@ -58,7 +59,7 @@ class Outline:
         return children[order], np.array(self.parents, np.uint64)[order]
 
     def existing(self, number: int) -> int:
-        """Return this track's number, or that of its nearest known ancestor."""
+        """Return the track's number, or the number of its nearest ancestor in ``tracks``."""
         children, parents = self._sorted
         for _ in range(_DEEPEST_TRACK):
             if number in self.tracks or number < 0:
@@ -92,6 +93,7 @@ def outline(raw: RawFile) -> Outline:
     for packet in packets.packets(raw, packets.outline()):
         packets.refuse_zstd(raw, packet)
         if packet.HasField("track_descriptor"):
+            # read all descriptions before any slice: a track's description may follow its events
             _add(contents, packet.track_descriptor)
         if packet.HasField("thread_descriptor"):
             thread = packet.thread_descriptor
@@ -147,7 +149,7 @@ def _add(contents: Outline, descriptor: Any) -> None:
 #: Values of TrackEvent.Type.
 _BEGIN, _END = 1, 2
 _INSTANT, _COUNTER = 3, 4
-#: Bits of TracePacket.SequenceFlags: the state was cleared; the packet needs the state.
+#: Bits of TracePacket.SequenceFlags: the sequence's state was cleared; the packet needs this state.
 _CLEARED, _NEEDS_STATE = 1, 2
 #: First and last number of clocks that belong to a single sequence of packets.
 _FIRST_OWN_CLOCK, _LAST_OWN_CLOCK = 64, 127
@@ -176,7 +178,7 @@ class Slice(NamedTuple):
 
 @dataclass
 class _Clock:
-    """A clock: it showed ``at`` units when the clock of the trace showed ``ns``."""
+    """A clock that showed ``at`` units when the trace's clock showed ``ns``."""
 
     at: int
     ns: int
@@ -193,7 +195,7 @@ class _Clock:
 
 @dataclass
 class _Sequence:
-    """The definitions in earlier packets of a sequence."""
+    """State of a packet sequence: texts, defaults and clocks from earlier packets."""
 
     is_whole: bool = False  # no packet was lost
     texts: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -202,12 +204,12 @@ class _Sequence:
     clocks: dict[int, _Clock] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Forget all texts and defaults, which the writer repeats."""
+        """Forget interned texts and defaults, because the writer starts anew."""
         self.is_whole = True
         self.texts, self.track, self.clock = {}, 0, 0
 
     def add(self, packet: Any) -> None:
-        """Add the texts and default values that a packet defines."""
+        """Add the interned strings and default values that a packet defines."""
         if packet.HasField("interned"):
             for kind in ("categories", "names", "keys", "values"):
                 for descriptor in getattr(packet.interned, kind):
@@ -223,7 +225,7 @@ class _Sequence:
 
 
 class Slices:
-    """Reads the slices of a trace, except those on ``skipped`` tracks."""
+    """Reads the slices of a trace, except the slices of tracks in ``skipped``."""
 
     def __init__(
         self,
@@ -244,7 +246,7 @@ class Slices:
         self.instants: list[Slice] = []
 
     def __iter__(self) -> Iterator[Slice]:
-        """Yield each slice when it ends."""
+        """Yield the slices that have an end, in the order of end events."""
         for packet in packets.packets(self._raw, packets.packet()):
             sequence = self._sequences.get(packet.sequence)
             if sequence is None:
@@ -253,6 +255,7 @@ class Slices:
                 sequence.is_whole = False
             if packet.flags & _CLEARED or packet.state_cleared:
                 sequence.start()
+            # omit events until the sequence starts again, because packets were lost
             if packet.flags & _NEEDS_STATE and not sequence.is_whole:
                 self.left_out[LOST] += packet.HasField("event")
                 continue
@@ -260,7 +263,7 @@ class Slices:
             if packet.HasField("clocks"):
                 self._set_clocks(packet.clocks.clocks, sequence)
                 continue
-            # read every packet's time, because the next packet may store only the difference
+            # read every packet's time, because the next packet may store only a difference
             at_ns = self._time(packet, sequence)
             ended = packet.HasField("event") and self._event(packet, at_ns, sequence)
             if ended:
@@ -268,7 +271,7 @@ class Slices:
         self.left_out[NO_END] += sum(map(len, self._open.values()))
 
     def _event(self, packet: Any, at_ns: int | None, sequence: _Sequence) -> Slice | None:
-        """Handle an event; return the slice that it ends."""
+        """Record an event; return the finished slice if the event ends a slice."""
         event = packet.event
         number = event.track_uuid or sequence.track or default_track(packet.sequence)
         if event.type == _COUNTER and self._counted and at_ns is not None:
@@ -294,6 +297,7 @@ class Slices:
             0 if at_ns is None else at_ns,
         )
         if event.type == _INSTANT:
+            # keep instants only for Kineto's header; an instant does not become an event
             if len(self.instants) < _MOST_INSTANTS:
                 self.instants.append(begun)
             return None
@@ -365,12 +369,12 @@ class Slices:
         return rows.clean(text(event.categories[0])) if event.categories else ""
 
 
-#: Largest number of instants that are kept; instants about the whole trace come first.
+#: Largest number of instants to keep; the needed instants, about the whole trace, come first.
 _MOST_INSTANTS = 1000
 
 
 def _flows(event: Any) -> tuple[int, ...]:
-    """Return the ids of the arrows that begin or end at a slice."""
+    """Return the ids of the flows that begin or end at a slice."""
     kinds = (event.flow_ids, event.terminating_flow_ids, event.old_flow_ids)
     return tuple(flow for ids in (*kinds, event.old_terminating_flow_ids) for flow in ids)
 

@@ -1,16 +1,9 @@
 """Convert slices of a Perfetto trace to rows, depending on the program that wrote the trace.
 
-- ``lstmprof export`` writes the kind and the columns of an event as arguments of its slice. The
-  description of a thread's track is JSON with rank, process and number of the thread; the
-  description of a stream's track has only the rank. One track without slices has facts about the
-  whole profile in its description.
-- Kineto's builder (pytorch/kineto, ``PerfettoTraceBuilder``) writes no categories. It writes the
-  ``args`` of Kineto's JSON as one argument ``metadata``, a JSON object without its braces. The
-  process of a device has the device's number.
-- rocprofv3 (ROCm/rocprofiler-sdk, ``generatePerfetto.cpp``) writes the categories below. The names
-  of the tracks with kernels and copies contain agent and stream.
-- Slices of other writers with Kineto's categories are read by name and arguments, like Kineto's
-  JSON.
+``lstmprof export`` writes an event's columns as arguments of the slice. Kineto's builder
+(pytorch/kineto, ``PerfettoTraceBuilder``) writes Kineto's ``args`` as one text, ``metadata``.
+rocprofv3 (ROCm/rocprofiler-sdk, ``generatePerfetto.cpp``) writes categories, such as ``hip_api``.
+If another program writes slices with Kineto's categories, lstmprof reads the slices like Kineto's.
 """
 
 from __future__ import annotations
@@ -35,7 +28,7 @@ from lstmprof.formats.rows import Row
 
 #: Name of the track that describes the profile.
 FACTS_TRACK = "lstmprof"
-#: Names of tracks with computed data; a device's breakdown is ``ledger: `` and the device.
+#: Names of tracks that the export computes; a breakdown's track is ``ledger: `` and the device.
 STEPS, PHASES, CRITICAL_PATH, LEDGER = "steps", "phases", "critical path", "ledger: "
 DERIVED = (STEPS, PHASES, CRITICAL_PATH)
 KIND = "kind"
@@ -136,12 +129,12 @@ def where(description: str) -> Where:
 
 
 def is_drawn(track: Track) -> bool:
-    """Return whether lstmprof computed this track, such as steps or breakdown."""
+    """Return whether lstmprof's export computed the track, such as steps or breakdown."""
     return track.tid is None and (track.name.startswith(LEDGER) or track.name in DERIVED)
 
 
 def row(slice_: Slice, owner: Where) -> Row | None:
-    """Convert a slice of an lstmprof export to a row, if it is an event."""
+    """Convert a slice of an lstmprof export to a row, if the slice is an event."""
     arguments = slice_.arguments
     kind = arguments.get(KIND)
     if kind not in KINDS:
@@ -161,7 +154,7 @@ def row(slice_: Slice, owner: Where) -> Row | None:
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Clean metadata: drop deep nesting and invalid JSON."""
+    """Drop invalid values and deep nesting; move the profiler's spans by ``moved_ns``."""
     cleaned: dict[str, Any] = {}
     for key, value in fields.items():
         if key == _SPANS:
@@ -204,7 +197,7 @@ ROCPROF_UNREAD = frozenset(
         *("rocdecode_api", "rocjpeg_api", "openmp"),
     )
 )
-#: Pattern of a kernel or copy track's name: agent, then stream, queue or thread (by version).
+#: Pattern of rocprofv3's kernel and copy tracks: agent, then (by version) stream, queue or thread.
 _AGENT = re.compile(
     r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:(?:STREAM|QUEUE) \[(\d{1,18})\]|THREAD )"
 )
@@ -240,7 +233,6 @@ class TrackOwners:
         self.devices = {agent: device for device, agent in enumerate(numbers)}
 
     def of(self, track: int) -> TrackOwner:
-        """Return the thread or GPU of a track."""
         if track not in self._owner_by_track:
             self._owner_by_track[track] = _owner_of(list(self._outline.above(track)))
         return self._owner_by_track[track]
@@ -261,12 +253,13 @@ def _owner_of(above: list[Track]) -> TrackOwner:
 
 
 def kineto_event(slice_: Slice, owner: TrackOwner, builder: bool) -> dict[str, Any]:
-    """Convert a slice to an event of Kineto's JSON; ``builder``: Kineto's builder wrote it."""
+    """Convert a slice to an event of Kineto's JSON (``builder``: Kineto wrote the slice)."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, owner) if builder else "")
-    # move an op's id to ``External id``, because it is not the id of a launch
+    # rename an op's id to ``External id``, because an op's id is not the id of a launch
     if category == "operator" and "correlation_id" in arguments:
         arguments = {**arguments, "External id": arguments["correlation_id"], "correlation": None}
+    # pass the pid: in Kineto's traces, the pid of a device's process is the device's number
     event = {"cat": category, "name": slice_.name, "pid": owner.pid, "tid": owner.tid}
     return {**event, "args": arguments}
 
@@ -276,6 +269,7 @@ def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
     unfolded = {name: value for name, value in arguments.items() if name != "metadata"}
     folded = arguments.get("metadata")
     if isinstance(folded, str):
+        # add braces, which Kineto's builder omits
         unfolded |= json_object("{" + folded + "}")
     if "correlation_id" in unfolded:
         unfolded.setdefault("correlation", unfolded["correlation_id"])
@@ -283,7 +277,7 @@ def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _category(name: str, arguments: Mapping[str, Any], owner: TrackOwner) -> str:
-    """Return the category that the slice would have in Kineto's JSON."""
+    """Infer a slice's category in Kineto's JSON, which Kineto's builder does not write."""
     if "grid" in arguments or "registers per thread" in arguments:
         return "kernel"
     for beginning, category in (("Memcpy", "gpu_memcpy"), ("Memset", "gpu_memset")):
@@ -342,7 +336,7 @@ def rocprof_row(slice_: Slice, owner: TrackOwner, owners: TrackOwners) -> Row | 
 
 
 def _device_of(agent: Any, owners: TrackOwners) -> int | None:
-    """Return the device of an agent (``Agent-4``), else the only GPU, else None."""
+    """Return the device number of an agent (``Agent-4``), else of the only GPU."""
     number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
     if number and int(number[1]) in owners.devices:
         return owners.devices[int(number[1])]

@@ -1,1 +1,1 @@
-"""Readers of what AMD's rocprofv3 writes."""
+"""Readers of the files that AMD's rocprofv3 writes."""

@@ -1,13 +1,9 @@
 """Read AMD's rocpd: the SQLite database of rocprofv3 since ROCm 7 (``--output-format rocpd``).
 
-Each process has its own tables, named by its guid: ``rocpd_region_00003fdc_92cb_…``; a file of
-``rocpd merge`` has several processes. Rows refer to other rows by ``id``: a region (a call or a
-range) to its thread and name, a kernel to its symbol (name) and agent (GPU), and both to a row of
-``rocpd_event``. The notes on the JSON in ``rocprofv3`` apply, too.
-
+Each process has its own tables, such as ``rocpd_region_00003fdc_92cb_…`` (calls and ranges).
 Source: source/share/rocprofiler-sdk-rocpd and source/lib/output/generateRocpd.cpp of
-ROCm/rocprofiler-sdk, its schema 3.0.0 to 3.0.5, and 13 published databases of schema 3 with kernels
-and HIP calls; copies, ranges, graphs and merged files follow the source alone.
+ROCm/rocprofiler-sdk, schema 3.0.0 to 3.0.5. 13 published databases of schema 3 confirm kernels and
+HIP calls, but not copies, ranges, graphs and merged files.
 """
 
 from __future__ import annotations
@@ -43,7 +39,7 @@ from lstmprof.formats.raw_file import RawFile, json_object
 from lstmprof.formats.rocm import rocprofv3
 from lstmprof.formats.rocm.rocprofv3 import COPIES
 
-#: Columns of ``rocpd_event``; a call and the activities that it launched share a stack_id.
+#: Columns of ``rocpd_event``. A launch and the launched activities share a stack id.
 _EVENT_COLUMNS = ("category_id", "stack_id")
 _CACHED_STRINGS = 4096
 
@@ -68,7 +64,7 @@ class Process:
         self.string = functools.lru_cache(_CACHED_STRINGS)(self._string)
 
     def chunks(self, table: str, *columns: str) -> Iterator[Mapping[str, Ints]]:
-        """Yield columns of a table, if it exists, in chunks, with category and stack id."""
+        """Yield chunks of a table's columns, with the category and stack id of each row."""
         own, events = self._table(table), self._table("event")
         if own not in self._database.columns:
             return
@@ -86,7 +82,7 @@ class Process:
             yield {**event_values, **read}
 
     def extdata(self, table: str) -> Iterator[list[str | None]]:
-        """Yield ``extdata`` (JSON) of rows in the chunks of ``chunks``."""
+        """Yield the JSON texts ``extdata`` of a table's events, in the chunks of ``chunks``."""
         own, events = self._table(table), self._table("event")
         if self._points_to(own, events):
             chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
@@ -145,7 +141,7 @@ class Process:
 
 
 def message(extdata: str | None) -> str | None:
-    """Return the text of a ROCTx range."""
+    """Return the text of a ROCTx range from ``extdata`` (JSON)."""
     text = json_object(extdata or "").get("message")
     return rows.clean(text) if isinstance(text, str) and text else None
 
@@ -198,7 +194,7 @@ class Events:
     def _ranges(
         self, ints: Mapping[str, Ints], read: Mapping[str, Ints], extdata: Sequence[str | None]
     ) -> Batch:
-        """Return the ROCTx ranges whose text was recorded."""
+        """Return the ROCTx ranges, except ranges without a text."""
         is_marker = self._matches(read["category_id"], lambda text: "MARKER" in text)
         is_range = is_marker & self._matches(read["category_id"], lambda text: "RANGE" in text)
         others = np.flatnonzero(is_marker & ~is_range)
@@ -216,7 +212,7 @@ class Events:
         return nvtx_ranges({name: values[chosen] for name, values in ints.items()}, texts)
 
     def _region_text(self, name_id: int) -> str | None:
-        """Return a region's name, or None for calls of ROCTx itself."""
+        """Return the name of a region, or None if the region is a call of ROCTx's functions."""
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
 
@@ -291,7 +287,7 @@ def _launch_config(*numbers: int) -> str | None:
 
 
 _ROCPD_TABLES = ("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region")
-#: Tables of rocmProfileData (``rpd``), another format whose tables begin with ``rocpd``.
+#: Tables of rocmProfileData, another format whose tables begin with ``rocpd_``.
 _RPD = frozenset(("rocpd_api", "rocpd_op"))
 _SCHEMA = "3"
 _JSON = "record with rocprofv3 --runtime-trace --output-format json"
@@ -299,18 +295,17 @@ _EACH = "give each .db file separately"
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is a rocpd database."""
     return any(name.startswith("rocpd_") for name in database_tables.names(raw, _ROCPD_TABLES))
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a rocpd database."""
     with database_tables.opened(raw) as database:
         return _profile(raw.path, database)
 
 
 def _profile(path: Path | str, database: Database) -> Profile:
     _check_tables(path, database)
+    # expect several processes in a file that ``rocpd merge`` wrote
     processes = [Process(database, suffix) for suffix in _suffixes(database)]
     _check_processes(path, processes)
     gpus = _numbered(processes)
@@ -331,7 +326,7 @@ def _profile(path: Path | str, database: Database) -> Profile:
     names = {number: gpu.name for number, gpu in enumerate(gpus)}
     return Profile(
         format="rocprofv3",
-        base_ns=None,
+        base_ns=None,  # times are ns since the machine started
         events=rows.moved(recorded.columns, recorded.origin_ns),
         device_names=names,
         device_facts={number: gpu.facts for number, gpu in enumerate(gpus) if gpu.facts},
@@ -350,7 +345,7 @@ def _suffixes(database: Database) -> list[str]:
 
 
 def _check_tables(path: Path | str, database: Database) -> None:
-    """Refuse rocmProfileData, and unknown versions of the schema."""
+    """Refuse databases of rocmProfileData, and of unknown versions of rocpd's schema."""
     if _RPD & database.columns.keys():
         raise ProfileError(
             path, "is a rocmProfileData database, which lstmprof does not read", _JSON
@@ -371,7 +366,7 @@ def _check_tables(path: Path | str, database: Database) -> None:
 
 
 def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
-    """Refuse processes of several machines, or several with one pid."""
+    """Refuse a database of several machines, or with two equal pids."""
     machines = {nid for process in processes for nid in process.machines}
     if len(machines) > 1:
         what = f"has processes of {len(machines)} machines, whose clocks differ"

@@ -1,20 +1,6 @@
 """Read the JSON of AMD's rocprofv3 (kernels, copies, HIP calls, ranges), and its CSV of kernels.
 
-To know when reading the events:
-
-- Each element of ``rocprofiler-sdk-tool`` is a process. Its records have numbers instead of names.
-  ``strings.buffer_records`` names an operation by ``kind`` and ``operation``, ``kernel_symbols`` a
-  kernel by ``kernel_id``, and ``strings.marker_api`` a ROCTx range by its correlation id.
-- Times are nanoseconds since the machine started. ``correlation_id.internal`` joins a kernel or a
-  copy with its launch; two processes may use the same ids.
-- An agent is a CPU (type 1) or a GPU (type 2). GPUs are numbered in the order of their nodes.
-- A stream is HIP's stream if the version records it (``stream_id``), else a kernel's hardware
-  queue.
-- The reader omits HSA calls (HIP makes them), calls of the compiler, and scratch memory.
-- Before ROCm 7, rocprofv3 writes CSV by default, one file per kind of record. Only the kernels are
-  read (``*_kernel_trace.csv``), so such a profile has no launches and no copies. The first versions
-  have no ``Stream_Id``, and name an agent by a number; later ones write ``Agent 1``.
-
+A record has numbers instead of names, such as a ``kernel_id`` from ``kernel_symbols``.
 Source: source/docs/rocprofv3-schema.json, source/docs/how-to/using-rocprofv3.rst and
 tests/rocprofv3 of ROCm/rocprofiler-sdk. lstmprof's authors have recorded no such JSON themselves.
 """
@@ -35,6 +21,7 @@ from lstmprof.formats.raw_file import RawFile, as_list, as_object, objects
 from lstmprof.formats.rows import Row
 
 ROOT = "rocprofiler-sdk-tool"
+#: Type of an agent that is a GPU. A CPU has the type 1.
 _GPU = 2
 #: rocprofv3's direction of a copy -> direction in lstmprof's event names (``Memcpy HtoD``).
 COPIES = {
@@ -51,20 +38,18 @@ NEXT_STEP = (
 )
 
 
-#: Beginning of the CSV file with kernels; columns in which every kernel has a value.
+#: Pattern of the beginning of a CSV file of kernels; columns that every kernel must fill.
 _BEGINS = re.compile(rb'"?Kind"?,"?Agent_Id"?,"?Queue_Id"?,')
 _COLUMNS = ("Agent_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp")
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the file is rocprofv3's JSON or CSV."""
     if _BEGINS.match(raw.head.content):
         return True
     return raw.looks_like_json and isinstance(raw.json, dict) and ROOT in raw.json
 
 
 def read(raw: RawFile) -> Profile:
-    """Read rocprofv3's JSON or CSV."""
     if _BEGINS.match(raw.head.content):
         return _read_csv(raw)
     processes = [_Process(given) for given in _objects(raw.json[ROOT])]
@@ -76,7 +61,7 @@ def read(raw: RawFile) -> Profile:
     facts = {number: of for process in processes for number, of in process.facts.items()}
     return Profile(
         format="rocprofv3",
-        base_ns=None,
+        base_ns=None,  # times are ns since the machine started
         events=rows.table(events, origin_ns),
         device_names=names,
         device_facts={number: of_device for number, of_device in facts.items() if of_device},
@@ -97,7 +82,9 @@ class _Process:
 
     def __init__(self, process: Mapping[str, Any]) -> None:
         strings = as_object(process.get("strings"))
+        # a record's ``kind`` -> name of the kind, and names of the kind's operations
         self._operations = [as_object(kind) for kind in as_list(strings.get("buffer_records"))]
+        # correlation id -> text of a ROCTx range
         self._texts = {
             rows.int64(text.get("key")): text.get("value")
             for text in _objects(strings.get("marker_api"))
@@ -127,6 +114,7 @@ class _Process:
 
     def rows(self) -> Iterator[Row]:
         """Convert kernels, copies, HIP calls and ROCTx ranges to rows."""
+        # omit ``hsa_api``, because HIP makes these calls
         readers = {
             "kernel_dispatch": self._kernel,
             "memory_copy": self._copy,
@@ -149,6 +137,7 @@ class _Process:
         device = self._devices.get(_handle(info.get("agent_id")))
         if not name or device is None:
             return None
+        # use the hardware queue, because some versions record no HIP stream
         queue = _stream(record) if "stream_id" in record else _handle(info.get("queue_id"))
         return Row(
             "kernel",
@@ -220,7 +209,7 @@ class _Process:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list, or a single object."""
+    """Return the objects in a list; a single object counts as a list of one."""
     return [value] if isinstance(value, dict) else objects(value)
 
 
@@ -237,7 +226,7 @@ def _stream(record: Mapping[str, Any]) -> int | None:
 
 
 def _timed(record: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return (start, length) in ns, if the times are possible."""
+    """Return (start, length) in ns, or None if a time is invalid."""
     start_ns = rows.natural(record.get("start_timestamp"))
     end_ns = rows.natural(record.get("end_timestamp"))
     if start_ns is None or end_ns is None or not start_ns <= end_ns <= rows.MAX_NS:
@@ -246,13 +235,14 @@ def _timed(record: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _correlation(record: Mapping[str, Any]) -> int | None:
+    """Return the id of a launch, which is unique only within the process."""
     return rows.positive(as_object(record.get("correlation_id")).get("internal"))
 
 
 def launched_with(
     threads: Sequence[int] | None, block: Sequence[int] | None, shared_bytes: int | None
 ) -> str | None:
-    """Return a kernel's launch configuration from HSA's sizes."""
+    """Encode a kernel's launch configuration from HSA's sizes, which count threads."""
     sizes = zip(threads or (), block or (), strict=False)
     return launch_config.text(
         {
@@ -271,11 +261,13 @@ def _three(value: Any) -> list[int] | None:
 
 
 def _read_csv(raw: RawFile) -> Profile:
+    """Read ``*_kernel_trace.csv``, the default output before ROCm 7: only kernels."""
     reader = csv.DictReader(io.StringIO(raw.content.decode("utf-8", "replace"), newline=""))
     try:
         records = [record for record in reader if all(record.get(c) for c in _COLUMNS)]
     except csv.Error as error:
         raise ProfileError(raw.path, f"is damaged ({error})", NEXT_STEP) from error
+    # sort by number: the first versions write ``10``, later versions write ``Agent 10``
     in_order = sorted({record["Agent_Id"] for record in records}, key=lambda a: (len(a), a))
     agents = {agent: number for number, agent in enumerate(in_order)}
     decoded = [_csv_row(record, agents) for record in records]
@@ -303,6 +295,7 @@ def _csv_row(record: Mapping[str, str], agents: Mapping[str, int]) -> Row | None
         start_ns,
         end_ns - start_ns,
         device=agents[record["Agent_Id"]],
+        # use the queue, because the first versions write no ``Stream_Id``
         stream=_number(record.get("Stream_Id") or record.get("Queue_Id")),
         correlation_id=_number(record.get("Correlation_Id")),
         launch_config=launched_with(threads, block, None),

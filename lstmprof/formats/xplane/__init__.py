@@ -1,18 +1,8 @@
 """Read XPlane files (``*.xplane.pb``), which TensorFlow's and JAX's profilers write.
 
-A file (XSpace) has planes (a device, or all threads of the host). A plane has lines (a stream, a
-thread), and a line has events. Time = ``line.timestamp_ns`` + ``event.offset_ps`` / 1000, counted
-from the ``profile_start_time`` of plane ``Task Environment``. To know when reading the events:
-
-- Activities are the events on lines ``Stream #n`` of planes ``/device:GPU:N``. The reader omits the
-  other lines of these planes (``Steps``, ``TensorFlow Ops``, ``XLA Modules``, ``Framework Name
-  Scope``, ``Source code``…), because the profiler derives them from the streams. It also omits the
-  planes of TPUs, which have no streams.
-- A host event's ``tid`` is its line's id: a thread id in old files, a hash in new ones. There is no
-  pid. On AMD the launches of a thread have a line of their own (``Host Threads/<tid>``), apart from
-  its TraceMe events, so only ``op_name`` joins a launch with its op.
-- Allocations and frees are instants on host lines; they become memory counters (``lines``).
-- ``external_id`` is always null, because ``op_name`` names the op of an activity.
+A file (XSpace) contains planes, such as ``/device:GPU:0``. A plane contains lines, such as
+``Stream #14`` or a host thread. An event of a line starts ``line.timestamp_ns`` +
+``event.offset_ps`` / 1000 ns after the ``profile_start_time`` of plane ``Task Environment``.
 """
 
 from __future__ import annotations
@@ -40,13 +30,14 @@ _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
 _NOT_THREADS = (HLO_PLANE, "/host:tfstreamz")
-#: Most events of a small file; a real event takes at least 16 bytes, or 3 bytes if gzipped.
+#: Number of events that a file may have beyond one per 12 bytes, or per 2 bytes if gzipped.
+#: A real event takes at least 16 bytes, or 3 bytes if gzipped.
 _FREE_EVENTS = 2**20
 _MAX_NOTES = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the protobuf has planes, even if it is damaged."""
+    """Return whether the file is an XPlane file, even if the file is damaged."""
     if raw.looks_like_json or raw.part(0, 1) not in schema.FIRST_BYTES:
         return False
     try:
@@ -62,7 +53,6 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Read an XSpace."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -138,10 +128,15 @@ def _parts(
         tables = PlaneTables(plane) if gpu or is_host else None
         for message, own_pieces in zip(plane.lines, line_pieces, strict=True):
             stream = _STREAM.match(text(message.name) or text(message.display_name))
+            # skip lines such as ``XLA Modules``, which the profiler derives from streams
+            # skip planes of TPUs, because a TPU has no streams
             if tables is None or (gpu and not stream):
                 lines.check(raw, own_pieces)
                 continue
             gpu_stream = (int(gpu[1]), int(stream[1])) if gpu and stream else None
+            # a host line's id is a thread id in old files, and a hash in new files
+            # AMD's profiler writes launches on separate lines, ``Host Threads/<tid>``,
+            # so only ``op_name`` joins such a launch with its op
             line = Line(tables, instructions, message.timestamp_ns, message.id, gpu_stream)
             yield from lines.one_by_one(line, message.events)
             yield from lines.read_events(raw, line, own_pieces)
@@ -159,8 +154,7 @@ def _plain(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def _facts(stats: dict[str, Any]) -> DeviceFacts:
-    """Return facts about a GPU from XPlane's stats."""
-    # pass ``core_count`` as the number of multiprocessors
+    # XPlane calls the number of multiprocessors ``core_count``
     return rows.device_facts(
         stats.get("compute_cap_major"), stats.get("compute_cap_minor"), stats.get("core_count")
     )
@@ -169,7 +163,7 @@ def _facts(stats: dict[str, Any]) -> DeviceFacts:
 def _accelerators(
     planes: list[tuple[str, Any]], gpus: Mapping[int, Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Name the GPUs (by model, or ``GPU 0``) and the TPUs (``TPU 0``)."""
+    """Return the names of GPUs (models, else ``GPU 0``) and of TPUs (``TPU 0``)."""
     models = [(n, stats.get("device_type_string")) for n, stats in gpus.items()]
     names = [rows.clean(m) if isinstance(m, str) else f"GPU {n}" for n, m in models]
     tpus = [f"TPU {m[1]}" for name, _ in planes if (m := _TPU.match(name))]

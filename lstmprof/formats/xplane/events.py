@@ -1,13 +1,8 @@
-"""Describe one XPlane event: find its kind from its name and stats, and its XLA instruction.
+"""Convert XPlane events to rows of the events table.
 
-On line ``python`` TensorFlow writes the user's ``Trace`` (a step has the stat ``step_num``), a
-``tf.function`` by its bare name with the stat ``tf_function_call``, and runtime events; on lines
-``tf_Compute/<id>`` the CPU kernels, as ``<node>:<OpType>``.
-
-Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (hlo.proto of openxla/xla), with
-the path of each instruction in the user's program and with shapes. Modules of one name differ by
-their program id: ``jit_step(74)``. Older XLA gave every module of a CPU the id 0; then the last
-module of this name in the file counts.
+Examples: on line ``python``, an event with the stat ``step_num`` is a step. On a line
+``tf_Compute/<id>``, the event ``<node>:<OpType>`` is a CPU kernel. Plane ``/host:metadata`` has
+the shapes and paths of XLA instructions (``Hlo Proto``, hlo.proto of openxla/xla).
 """
 
 from __future__ import annotations
@@ -42,23 +37,25 @@ _MESSAGES: Messages = {
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
 #: Pattern of custom calls that multiply matrices, such as cuDNN's in ``jax.experimental.rnn``.
 _LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
-#: Levels of nested computations that are searched for a matmul or tanh.
+#: Largest depth of nested computations to search for a matmul or tanh.
 _DEEPEST = 3
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An XLA instruction: its path, and the operands of its matmul or tanh."""
+    """An XLA instruction's path, and the operand shapes of an inner matmul or tanh."""
 
     path: str | None
     operands: str | None
 
 
-#: Protobuf messages of an instruction, and of the computation around the instruction.
+#: (instruction, the computation that contains the instruction), as protobuf messages.
 _Placed = tuple[Any, Any]
-#: (module, program id, instruction name) -> instruction; ``ANY``: the last module of this name.
+#: (module name, program id, instruction name) -> instruction.
+#: Program id ``ANY`` finds the last module of the name.
 Instructions = Mapping[tuple[str, str, str], Instruction]
 ANY = ""
+#: Pattern of the program id in a module's name, such as 74 in ``jit_step(74)``.
 _PROGRAM_ID = re.compile(r"\((?P<id>\d{1,20})\)$")
 
 
@@ -84,25 +81,26 @@ def instructions(content: bytes, program_id: str = ANY) -> dict[tuple[str, str, 
             operands = inside.of(instruction, computation)
             if path or operands:
                 described = Instruction(path, operands)
+                # add ``ANY``, because older XLA gives every module of a CPU the id 0
                 for number in (ANY, program_id):
                     found[name, number, text(instruction.name)] = described
     return found
 
 
 def _path(op_name: bytes) -> str | None:
-    """Return an instruction's path in the user's program, if ``op_name`` is one."""
+    """Return ``op_name`` if it is a path, such as ``jit(step)/dot_general``, else None."""
     return rows.clean(text(op_name)) if b"/" in op_name else None
 
 
 class _Operands:
-    """Finds the operands of instructions, each computation once."""
+    """Finds operands of instructions, and caches the search of each computation."""
 
     def __init__(self, computations: Mapping[int, Any]) -> None:
         self._computations = computations
         self._inside: dict[tuple[int, bool], list[_Placed]] = {}
 
     def of(self, instruction: Any, computation: Any) -> str | None:
-        """Return the operands of the first matmul or smallest tanh."""
+        """Return operands of the instruction's first matmul, or else smallest tanh."""
         products = self._find(instruction, computation, _DEEPEST, products=True)
         if products:
             return self._listed(*products[0])
@@ -120,7 +118,7 @@ class _Operands:
     def _find(
         self, instruction: Any, computation: Any, depth: int, *, products: bool
     ) -> list[_Placed]:
-        """Return the matmuls that an instruction contains, or its tanhs."""
+        """Return all matmuls (if ``products``) or all tanhs inside an instruction."""
         if _is_product(instruction) if products else instruction.opcode == b"tanh":
             return [(instruction, computation)]
         if instruction.opcode not in (b"fusion", b"call") or not depth:
@@ -157,7 +155,7 @@ Stats = Mapping[str, Any]
 ALLOCATION, FREE = "MemoryAllocation", "MemoryDeallocation"
 ALLOCATOR_NAME, DEVICE_NUMBERS = "allocator_name", ("index_on_host", "device_ordinal")
 MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_bytes")
-#: Beginnings of names of events that are left out: bookkeeping of thread pools and allocators.
+#: Prefixes of names of events that the reader omits: bookkeeping of thread pools and allocators.
 _BOOKKEEPING = (
     "ThreadpoolListener::",
     "ExecutorState::Process",
@@ -166,21 +164,21 @@ _BOOKKEEPING = (
     FREE,
     "end: ",  # XLA on a CPU: the end of the instruction
 )
-#: Stats that mark events of a block of memory, which last as long as the block is allocated.
+#: Stats that only memory events have; such an event lasts as long as its block is allocated.
 _MEMORY_DETAILS = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
 _RUNTIME = re.compile(r"(?:cu|cuda|hip)[A-Z]|hsa_")
 _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
-#: Pattern of a part of ``kernel_details``: ``regs:32 grid:80,1,1 block:128,1,1 occ_pct:100``.
+#: Pattern of an item in ``kernel_details`` (``regs:32 grid:80,1,1 block:128,1,1 occ_pct:100``).
 _DETAIL = re.compile(r"\b(\w{1,32}):(\d{1,18}(?:[.,]\d{1,18}){0,2})(?=\s|$)", re.ASCII)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
-#: Value of ``tf_op`` that XLA gives every kernel on AMD GPUs, and that names no op.
+#: Value that XLA writes as ``tf_op`` of every kernel on AMD GPUs; the value names no op.
 _NO_OP = "XlaModule:"
 
-#: Names of the stats with the levels of an annotation, innermost level first.
+#: Names of the stats that contain the levels of a nested annotation, innermost level first.
 LEVELS = tuple(f"level {depth}" for depth in range(7, -1, -1))
 _LEVELS = frozenset(LEVELS)
-#: The stats that are read.
+#: Names of the stats that the reader uses.
 STATS = _MEMORY_DETAILS.union(
     ("correlation_id", "cuda_graph_node_id", "step_num", "shape"),
     ("tf_function_call", "tracing_count"),
@@ -188,7 +186,7 @@ STATS = _MEMORY_DETAILS.union(
     ("tf_op", "name", "hlo_op", "hlo_module", "program_id", "annotation"),
     LEVELS,
 )
-#: Stats whose values are ids, which differ between otherwise equal events.
+#: Stats with ids of launches and graph nodes, in which otherwise equal events differ.
 IDS = ("correlation_id", "cuda_graph_node_id")
 #: Stats of which only the presence matters, not the value.
 MARKS = _MEMORY_DETAILS.union(("step_num",))
@@ -199,7 +197,7 @@ _HLO_PROTO = "Hlo Proto"
 def activity_row(
     name: str, stats: Stats, timed: tuple[int, int], gpu_stream: tuple[int, int | None]
 ) -> Row | None:
-    """Convert an event of a GPU's stream to a row, if it is work of the GPU."""
+    """Convert an event on a GPU stream to a row; return None for an allocation."""
     kind = activity_kind(name, stats)
     if kind is None:
         return None
@@ -212,7 +210,7 @@ def activity_row(
         stream=gpu_stream[1],
         correlation_id=rows.positive(stats.get("correlation_id")),
         graph_node_id=rows.positive(stats.get("cuda_graph_node_id")),
-        op_name=op_name(stats),
+        op_name=op_name(stats),  # names the op, because an XPlane has no ids of ops
         shapes=shapes,
         dtypes=dtypes,
         bytes=moved_bytes(stats),
@@ -221,7 +219,7 @@ def activity_row(
 
 
 def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -> Row | None:
-    """Convert an event of a host thread to a row, unless it is bookkeeping."""
+    """Convert a host event to a row; return None for bookkeeping."""
     name, encoded = decoded(name)
     stats = {**encoded, **stats}
     kind = host_kind(name, stats)
@@ -252,14 +250,15 @@ def activity_kind(name: str, stats: Stats) -> str | None:
 
 
 def host_kind(name: str, stats: Stats) -> str | None:
-    """Return a host event's type, such as ``op`` or ``step``; None for bookkeeping."""
+    """Return a host event's kind, such as ``op`` or ``step``; None for bookkeeping."""
     if name.startswith(_BOOKKEEPING):
         return None
-    # launches from before 2022 have their kernel's name, but also a correlation id
+    # check ``correlation_id``: before 2022, launches had the names of kernels
     if "correlation_id" in stats or _RUNTIME.match(name):
         return "runtime"
     if name.startswith("$"):
         return "python"
+    # make an op of a call of a ``tf.function``, whose event has the function's bare name
     if "tf_function_call" in stats:
         return "op"
     if "step_num" in stats or name == "step":
@@ -268,7 +267,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
 
 
 def decoded(name: str) -> tuple[str, dict[str, str]]:
-    """Split a TraceMe event, ``step#step_num=3,_r=1#``, into name and metadata."""
+    """Split a TraceMe name, ``step#step_num=3,_r=1#``, into name and metadata."""
     encoded = _ENCODED.fullmatch(name)
     if encoded is None:
         return name, {}
@@ -277,7 +276,7 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 
 def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[str, Any]:
-    """Add what the event's XLA instruction shows."""
+    """Add the path and operands of the event's XLA instruction to its stats."""
     module, name = str(stats.get("hlo_module")), str(stats.get("hlo_op"))
     keys = ((module, number, name) for number in (str(stats.get("program_id")), ANY))
     instruction = next((instructions[key] for key in keys if key in instructions), None)
@@ -292,11 +291,12 @@ def with_instruction(stats: dict[str, Any], instructions: Instructions) -> dict[
 
 
 def op_name(stats: Stats) -> str | None:
-    """Return the framework op that an event names."""
+    """Return the name of the framework op to which an event belongs."""
     if "tracing_count" in stats and "tf_function_call" in stats:
         return "{tf_function_call} #{tracing_count}".format(**stats)
     levels = () if _LEVELS.isdisjoint(stats) else LEVELS
-    # ``name`` has AMD's path; ``annotation`` has old TensorFlow's ``<node>:<OpType>#metadata#``
+    # AMD writes the path in ``name``; old TensorFlow writes ``<node>:<OpType>#metadata#`` in
+    # ``annotation``
     for key in ("tf_op", "name", *levels, "annotation", "hlo_op"):
         value = stats.get(key)
         if isinstance(value, str) and value and value != _NO_OP:
@@ -305,7 +305,6 @@ def op_name(stats: Stats) -> str | None:
 
 
 def moved_bytes(stats: Stats) -> int | None:
-    """Return the size of a copy or fill in bytes."""
     details = stats.get("memcpy_details", stats.get("memset_details"))
     size = _SIZE.search(details) if isinstance(details, str) else None
     return (int(size[1]) or None) if size else None  # AMD writes 0 for unknown
@@ -336,7 +335,7 @@ def _three(written: str | None) -> list[int | None] | None:
 
 
 def inputs(stats: Stats) -> tuple[str | None, str | None]:
-    """Parse TensorFlow's ``(half[4,384];float[])`` as (shapes, dtypes)."""
+    """Convert TensorFlow's ``(half[4,384];float[])`` to JSON lists (shapes, dtypes)."""
     listed = stats.get("shape")
     if not isinstance(listed, str) or not (listed.startswith("(") and listed.endswith(")")):
         return None, None
@@ -347,7 +346,6 @@ def inputs(stats: Stats) -> tuple[str | None, str | None]:
 
 
 def text(content: bytes) -> str:
-    """Decode UTF-8, as far as possible."""
     return content.decode("utf-8", errors="replace")
 
 
@@ -356,7 +354,7 @@ class PlaneTables:
 
     def __init__(self, plane: Any) -> None:
         self._stat_names = {e.key: text(e.value.name) for e in plane.stat_metadata}
-        # number -> name of the stats that are read from all events
+        # number -> name of the stats that the reader uses
         self.wanted = {k: n for k, n in self._stat_names.items() if n in STATS}
         self._metadata = {
             e.key: (text(e.value.name), self.stats(e.value.stats)) for e in plane.event_metadata
@@ -366,17 +364,17 @@ class PlaneTables:
         self.memory_events = {k: n for k, n in named.items() if n in (ALLOCATION, FREE)}
 
     def described(self, event: Any) -> tuple[str, dict[str, Any]]:
-        """Return an event's name and ``wanted`` stats."""
+        """Return an event's name, and the ``wanted`` stats of the event and its metadata."""
         name, shared = self._metadata.get(event.metadata_id, ("", {}))
         return name, {**shared, **self.stats(event.stats)}
 
     def stats(self, stats: Any) -> dict[str, Any]:
-        """Return the values of the ``wanted`` stats by name."""
+        """Return name -> value of the stats that the reader uses."""
         named = ((self.wanted.get(stat.metadata_id), stat) for stat in stats)
         return {name: self.value(stat) for name, stat in named if name is not None}
 
     def all_stats(self, stats: Any) -> dict[str, Any]:
-        """Return the values of all stats by name."""
+        """Return name -> value of all stats."""
         return {self._stat_names.get(s.metadata_id, ""): self.value(s) for s in stats}
 
     def stat_name(self, number: int) -> str | None:
@@ -392,7 +390,6 @@ class PlaneTables:
 
 
 def hlo_instructions(planes: list[tuple[str, Any]]) -> Instructions:
-    """Return the XLA instructions of all modules."""
     by_module: dict[tuple[str, str, str], Instruction] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)

@@ -1,10 +1,8 @@
-"""Read the events of an XPlane line as columns of the events table, and its memory counters.
+"""Read the events of an XPlane line as columns of the events table, and the memory counters.
 
-Events with the same name and texts are one *kind*, which ``xplane.events`` describes once; they
-differ only in times and ids. Allocations and frees are instants on their thread. ``GPU_<n>_bfc``
-manages memory of GPU n; other allocators manage host memory or do not say. A TPU's runtime writes a
-device number instead of a name, and no size for a free. Source: ``BFCAllocator::AddTraceMe`` in
-xla/tsl/framework/bfc_allocator.cc.
+Events with equal names and stats (except ids) are one *kind*, which ``xplane.events`` describes
+once. Memory counters come from allocations and frees.
+Source: ``BFCAllocator::AddTraceMe`` in xla/tsl/framework/bfc_allocator.cc.
 """
 
 from __future__ import annotations
@@ -44,11 +42,12 @@ from lstmprof.formats.xplane.wire import Events, Piece, Stats
 
 _NONE = -1
 _SIZES = ("bytes_allocated", "allocation_bytes")
+#: Pattern of allocators of GPU memory. Other names show host memory or no device.
 _ON_GPU = re.compile(r"GPU_(?:collectivememory_)?(\d{1,9})_bfc", re.ASCII)
 
 
 def counters_of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
-    """Return memory counters from protobuf events."""
+    """Return memory counters from pairs (time in ns, protobuf event)."""
     described = list(_described(tables, timed))
     if not described:
         return None
@@ -86,7 +85,6 @@ def _natural(value: object) -> int:
 def counters_of_columns(
     tables: PlaneTables, content: bytes, events: Events, time_ns: Ints, is_timed: Flags
 ) -> pa.Table | None:
-    """Return memory counters from events that were parsed as columns."""
     marked = np.isin(events.metadata_id, list(tables.memory_events))
     hits = np.flatnonzero(marked & is_timed)
     if not len(hits):
@@ -127,7 +125,7 @@ def _names(
 def _counters(
     time_ns: Ints, is_free: Flags, allocator: list[str | None], numbers: dict[str, Ints]
 ) -> pa.Table | None:
-    """Make counters of allocations and frees."""
+    """Return counters: allocated bytes, and their change at an allocation or free."""
     index = np.full(len(time_ns), _NONE)
     for name in DEVICE_NUMBERS:
         index = np.where(numbers[name] >= 0, numbers[name], index)
@@ -136,8 +134,10 @@ def _counters(
     codes = named.indices.fill_null(_NONE).to_numpy().astype(np.int64)
     devices = [_device(name) for name in named.dictionary.to_pylist()]
     is_named = codes != _NONE
+    # a TPU's runtime writes a device number instead of an allocator's name
     device = np.where(is_named, np.array([*devices, _NONE])[codes], index)
     placed = is_named | (device >= 0)
+    # omit changes on a TPU, because a TPU's runtime writes no size for a free
     recorded = (placed & (allocated >= 0), is_named & (size >= 0))
     events = [np.flatnonzero(where) for where in recorded]
     event = np.concatenate(events)
@@ -162,15 +162,15 @@ def _counters(
 
 
 def _device(allocator: str) -> int:
-    """Return the GPU of an allocator: ``GPU_0_bfc`` -> 0; ``_NONE`` for host memory."""
+    """Return the GPU in an allocator's name: ``GPU_0_bfc`` -> 0; ``_NONE`` if none."""
     named = _ON_GPU.fullmatch(allocator)
     return int(named[1]) if named else _NONE
 
 
-#: Number of events below which events are read one by one.
+#: Smallest number of events that are read by columns instead of one by one.
 _FEW_EVENTS = 300
 _PS_PER_NS = 1000
-#: Largest time that is read in bulk; larger times may overflow int64.
+#: Largest time, in ps or ns, that is read by columns; larger times may overflow int64.
 _LARGEST_TIME = 2**61
 _TEXTS = ("kind", "name", "op_name", "shapes", "dtypes", "launch_config")
 _NUMBERS = ("tid", "device", "stream", "correlation_id", "graph_node_id", "bytes")
@@ -179,7 +179,7 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the trace to read: a host thread or a stream."""
+    """An XPlane line (host thread or GPU stream), and the tables to read its events."""
 
     tables: PlaneTables
     instructions: Instructions
@@ -188,7 +188,7 @@ class Line:
     gpu_stream: tuple[int, int] | None
 
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
-        """Convert an event with (start, length) in ns to a row."""
+        """Convert an event to a row; ``timed`` is (start, length) in ns."""
         name, stats = self.tables.described(event)
         stats = with_instruction(stats, self.instructions)
         if self.gpu_stream:
@@ -206,7 +206,7 @@ class LineEvents:
 
 
 def read_events(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[LineEvents]:
-    """Read the events of a line, by columns if possible."""
+    """Read the events of a line by columns, or else one by one."""
     for piece in pieces:
         content = raw.part(piece.start, piece.stop)
         try:
@@ -225,7 +225,7 @@ def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
 
 
 def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[LineEvents]:
-    """Read events that are protobuf messages, in batches."""
+    """Read protobuf events in batches of bounded size."""
     remaining = iter(events)
     while batch := list(itertools.islice(remaining, wire.PIECE_EVENTS)):
         timed = [(_interval(line.start_ns, event), event) for event in batch]
@@ -238,7 +238,7 @@ def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[LineEvents]:
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
-    """Return (start, length) in ns, if the time is possible."""
+    """Return (start, length) in ns; None if the time is missing or impossible."""
     if event.WhichOneof("value") == "num_occurrences" or event.duration_ps < 0:
         return None  # a count of events, or damage
     start_ps = line_ns * _PS_PER_NS + event.offset_ps
@@ -250,7 +250,7 @@ def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
 
 
 def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
-    """Read a piece by columns."""
+    """Read a piece of a line with array operations, describing each kind once."""
     starts, stops = piece.bounds(content)
     events = wire.events(content, starts, stops)
     start_ns, end_ns = _times(line.start_ns, events)
@@ -284,7 +284,7 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> LineEvents:
 
 
 def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
-    """Return (starts, ends) of events in ns, rounded as in ``_interval``."""
+    """Return (starts, ends) of events in ns, with the rounding of ``_interval``."""
     offset_ps, duration_ps = events.offset_ps, events.duration_ps
     times = (offset_ps, duration_ps, np.array([line_ns]))
     if any(((time > _LARGEST_TIME) | (time < -_LARGEST_TIME)).any() for time in times):
@@ -295,7 +295,7 @@ def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
 
 
 def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
-    """Return {column with ids: (event numbers, their ids)}."""
+    """Return column -> (event numbers, ids) for the columns that contain ids."""
     ids = {}
     for stat, column in _ID_COLUMNS.items():
         hit = np.isin(place, [i for i, name in enumerate(names) if name == stat])
@@ -312,7 +312,7 @@ def _is_whole(stats: Stats) -> Any:
 
 
 def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
-    """Give equal stats equal numbers, ignoring ids."""
+    """Return a code per stat; equal stats have equal codes, whatever their ids are."""
     is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
     is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
@@ -325,10 +325,10 @@ def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> 
 
 
 def _text_codes(content: bytes, texts: Stats) -> Ints:
-    """Return equal numbers for equal texts."""
+    """Return a code per text; equal texts have equal codes."""
     if not len(texts.value):
         return texts.value
-    # avoid a copy: pass the texts' bounds, and skip the bytes between two texts below
+    # avoid a copy: Arrow splits ``content`` at all bounds, and ``take`` keeps only the texts
     bounds = np.stack([texts.value, texts.value + texts.length], axis=1).ravel()
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
     parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
@@ -336,7 +336,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 
 
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
-    """Group events with equal names and stats; return (group of each, first of each)."""
+    """Return the kind of each event, and the first event of each kind."""
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
     rank = np.arange(len(stats.event)) - begins
@@ -352,7 +352,7 @@ def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
 
 
 def _codes(values: Ints) -> Ints:
-    """Give equal values equal numbers: [7, 7, 3] -> [0, 0, 1]."""
+    """Return each value's number among the distinct values: [7, 7, 3] -> [0, 0, 1]."""
     return _arrow_codes(pa.array(values))
 
 
@@ -362,7 +362,7 @@ def _arrow_codes(values: pa.Array) -> Ints:
 
 
 def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
-    """Make the columns of all events from one row per group."""
+    """Return the columns of all events, from one row per kind."""
     columns = {}
     for name in _TEXTS:
         texts = pa.array([getattr(row, name) for row in described], pa.string())
@@ -374,8 +374,7 @@ def _columns_of_kinds(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, chosen: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Give events ``owner`` their own ids in a column."""
-    # replace ids event by event, because ``column`` has the same value for all events of a kind
+    """Return ``column`` with the ids of events instead of the ids of their kinds."""
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids

@@ -1,8 +1,7 @@
-"""Build the protobuf classes of an ``*.xplane.pb`` at run time.
+"""Define the protobuf messages of an ``*.xplane.pb``, and build the classes at run time.
 
-Field numbers are those of ``tsl/profiler/protobuf/xplane.proto`` in openxla/xla. Generated code
-would tie the package to one protobuf version. Texts are declared as bytes, because texts of a
-damaged file may not be UTF-8.
+Generated code would tie lstmprof to one protobuf version. Source of the field numbers:
+``tsl/profiler/protobuf/xplane.proto`` in openxla/xla.
 """
 
 from __future__ import annotations
@@ -11,16 +10,17 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-#: Name of a message -> its fields: "name number type, …" (``*``: repeated, ``|``: oneof).
+#: Name of a message -> its fields, "name number type, …"; type ``*T`` is repeated, ``|T`` a oneof.
 Messages = Mapping[str, str]
 
+#: Messages of a file. Texts are bytes, because texts of a damaged file may not be UTF-8.
 _MESSAGES: Messages = {
     "XSpace": "planes 1 *XPlane, errors 2 *bytes, warnings 3 *bytes, hostnames 4 *bytes",
     "XPlane": (
         "id 1 int64, name 2 bytes, lines 3 *XLine, event_metadata 4 *EventEntry, "
         "stat_metadata 5 *StatEntry, stats 6 *XStat"
     ),
-    # Entry of a protobuf map, which is encoded as a repeated message of key and value.
+    # an entry of a protobuf map, which is encoded as a repeated message of key and value
     "EventEntry": "key 1 int64, value 2 XEventMetadata",
     "StatEntry": "key 1 int64, value 2 XStatMetadata",
     "XLine": (
@@ -55,7 +55,7 @@ class OddError(Exception):
 
 
 def varint(content: bytes, at: int) -> tuple[int, int]:
-    """Parse a base-128 number as (value, position after it)."""
+    """Parse a base-128 number; return (value, position after the number)."""
     if content[at : at + 1] < b"\x80" and at < len(content):  # most numbers have one byte
         return content[at], at + 1
     value = shift = 0
@@ -68,7 +68,7 @@ def varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def value_end(content: bytes, wire: int, at: int) -> tuple[int, int]:
-    """Return (begin, end) of a field's value."""
+    """Return (start, end) of a field's value; a length prefix comes before the start."""
     if wire == 0:
         return at, varint(content, at)[1]
     if wire == 2:
@@ -94,7 +94,7 @@ def message(name: str) -> Any:
 
 
 def message_class(name: str, messages: Messages, root: str) -> Any:
-    """Build protobuf classes; return that of the message ``root``."""
+    """Build the protobuf classes of ``messages``; return the class of ``root``."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(
@@ -129,7 +129,7 @@ def parsed(content: bytes) -> Any:
 
 
 def damage(content: bytes) -> str:
-    """Say at which byte the content stops being an XSpace."""
+    """Describe where in the file the content stops being an XSpace."""
     position = 0
     while position < len(content):
         if content[position] not in FIRST_BYTES:
@@ -141,8 +141,8 @@ def damage(content: bytes) -> str:
         missing = start + length - len(content)
         if missing > 0:
             return (
-                f"the XPlane protobuf is truncated or damaged: its part at byte {position} needs"
-                f" {missing} bytes more than the file has"
+                "the XPlane protobuf is truncated or damaged: the part that begins at byte "
+                f"{position} ends {missing} bytes after the end of the file"
             )
         plane = content[position : start + length]
         if content[position] == FIRST_BYTES[0] and parsed(plane) is None:

@@ -1,35 +1,8 @@
 """Read TensorFlow 1's ``timeline.json``: a trace of one ``session.run`` (``client/timeline.py``).
 
-Facts about the events in the file:
-
-- Times are whole microseconds since 1970; a kernel takes at least one.
-- A process of the file is a device or one of its streams (``Device``). A thread of the file is only
-  a row of the drawing ("lane"): an event that overlaps another is one lane below it. ``pid`` and
-  ``tid`` in the events table are the file's numbers of its processes and threads.
-- The executor of a GPU runs on the host and enqueues work for the GPU's streams. No correlation ids
-  join its ops with the streams' activities.
-- An activity has the name of its op (on ROCm, of the kernel); its ``op_name`` is
-  ``<node>:<OpType>``. A copy that an op makes itself has the op's name, too, but its process is
-  called ``memcpy``.
-- TensorFlow 1.15 writes a node twice: on its executor and, within that time, in ``/host:CPU``,
-  where an event has a name and no type. The reader omits the second event.
-- A timeline that lstmprof captured contains the session runs of several steps. lstmprof marks the
-  steps and their ranges by events of a category of its own. The host events of such a timeline
-  belong to the worker's process; each lane of an executor gets a thread number that does not exist
-  in the worker's process.
-
-Processes in TensorFlow's Chrome traces have the names below; a timeline appends `` Compute`` or ``
-Tensors``. Source: ``device_tracer.cc`` of TensorFlow 1.0 to 2.1 and its exporters.
-
-::
-
-    /host:CPU                                     threads of the host
-    /device:GPU:0                                 a GPU; its threads are streams (from 2.2 on)
-    /device:GPU:0/stream:14, /gpu:0/stream:14     one stream
-    /gpu:0/context#0/stream#1:Kernel              one stream (1.14), and the kind of its activities
-    /gpu:0/stream:all, /gpu:0/memcpy              all kernels, and all memcpys, repeated
-    /device:GPU:0/sync                            the host's calls that wait for the device
-    /job:localhost/replica:0/task:0/gpu:0         the executor of a device's ops, on the host
+A process of the file is a device or a stream, such as ``/gpu:0/stream:14 Compute``. A thread of
+the file is a lane, which is a row of the drawing. Times are whole microseconds since 1970.
+Source: ``device_tracer.cc`` of TensorFlow 1.0 to 2.1 and its exporters.
 """
 
 from __future__ import annotations
@@ -53,29 +26,31 @@ from lstmprof.formats.xplane.events import host_kind
 CATEGORY = "lstmprof"
 _STEP = "step"
 
-#: (pid, tid) of a row in the timeline -> thread number in the events table.
+#: (pid, tid) of a lane (a row of the timeline's drawing) -> thread number in the events table.
+#: Overlapping events are in different lanes.
 Lanes = dict[tuple[int | None, int | None], int]
 
 
 def ranges(events: Iterable[Any]) -> list[Row]:
-    """Return the steps and ranges that lstmprof's worker added."""
+    """Return the steps and ranges that lstmprof's worker added to the timeline."""
     listed = []
     for event, timed in timed_events(events, Counter(), lambda e: e.get("cat") == CATEGORY):
         pid = rows.natural(as_object(event.get("args")).get("pid"))
         if pid is not None:
             name = rows.clean(str(event.get("name", "")))
             kind = "step" if name == _STEP else "range"
-            # the worker's main thread made the ranges; on Linux, its number is the pid
+            # the main thread recorded the ranges, and on Linux its thread number is the pid
             listed.append(Row(kind, name, *timed, pid=pid, tid=pid))
     return listed
 
 
 def in_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
-    """Give host ops a process id, and a thread number per drawn row."""
+    """Move the host ops to process ``pid``, with one thread number per lane."""
     lanes: Lanes = {}
     moved = []
     for row in ops:
         if row.device is None:
+            # choose numbers above MOST_PID, which no thread of the worker's process has
             thread = lanes.setdefault((row.pid, row.tid), MOST_PID + 1 + len(lanes))
             row = row._replace(pid=pid, tid=thread)
         moved.append(row)
@@ -87,18 +62,27 @@ _COMPUTE = " Compute"
 _UNKNOWN = "unknown"
 #: Name of an executor's first node, which runs once per session run and device.
 _SOURCE = "_SOURCE"
+#: Pattern of the names of processes (except /host:CPU), without `` Compute`` at the end:
+#:
+#:   /host:CPU                                     threads of the host
+#:   /device:GPU:0                                 a GPU; its threads are streams (from 2.2 on)
+#:   /device:GPU:0/stream:14, /gpu:0/stream:14     one stream
+#:   /gpu:0/context#0/stream#1:Kernel              one stream (1.14), and the kind of activities
+#:   /gpu:0/stream:all, /gpu:0/memcpy              all kernels, and all memcpys, repeated
+#:   /device:GPU:0/sync                            the host's calls that wait for the device
+#:   /job:localhost/replica:0/task:0/gpu:0         the executor of a device's ops, on the host
 _DEVICE = re.compile(
     r"((?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(\w{1,32}):(\d{1,9})(?:/(\S*))?"
 )
 _STREAM = re.compile(r"(?:^|/)stream[:#](\d{1,18})(?:\D|$)")
-#: Prefix of another name of a device: XLA_GPU:0 is the same GPU as GPU:0.
+#: Prefix that XLA adds to the names of devices. ``XLA_GPU:0`` is the GPU ``GPU:0``.
 _XLA = "XLA_"
-#: Names of processes that repeat the activities of all streams: kernels, copies.
+#: Names of the processes that repeat the kernels, or the copies, of all streams.
 _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """The parts of a process's name in the file."""
+    """The name of a process in the file, split into its parts."""
 
     task: str  # /job:worker/replica:0/task:1, often empty
     type: str  # CPU, GPU, XLA_GPU, TPU …
@@ -122,13 +106,13 @@ class Device(NamedTuple):
 
     @property
     def is_activities(self) -> bool:
-        """Return whether the process contains activities."""
+        """Return whether the process contains activities of a GPU."""
         streams = not self.lane or self.stream is not None or self.holds_all
         return self.is_gpu and streams and not self.is_executor
 
     @property
     def holds_all(self) -> bool:
-        """Return whether the process has the kernels, or the copies, of all streams."""
+        """Return whether the process repeats the kernels or copies of all streams."""
         return self.lane in (_KERNELS, _COPIES)
 
     @property
@@ -137,12 +121,12 @@ class Device(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return task and number, which identify a device of one type."""
+        """Return (task, number), which identifies a device within its type."""
         return self.task, self.number
 
 
 class _Event(NamedTuple):
-    """An op or an activity."""
+    """An op on the host, or an activity on a GPU."""
 
     process: str  # name of its process in the file
     pid: int | None
@@ -155,14 +139,12 @@ class _Event(NamedTuple):
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the trace is a timeline of TensorFlow 1."""
     if not any(event.get("cat") == _CATEGORY for event in json_events(raw)):
         return False
     return any(n.endswith(_COMPUTE) for n in names_of(json_events(raw), "process_name").values())
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a timeline of TensorFlow 1."""
     events = trace_events(raw.json) or []
     processes = {
         pid: name.removesuffix(_COMPUTE)
@@ -200,7 +182,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) -> list[_Event]:
-    """Drop ops of ``/host:CPU`` that an executor has, too."""
+    """Omit events of ``/host:CPU`` that repeat an executor's event (TensorFlow 1.15)."""
     on_executors = {
         _label(op)
         for op in ops
@@ -238,6 +220,7 @@ def _rows(ops: list[_Event], devices: Mapping[str, Device | None]) -> Iterator[R
     used = [device for name in {op.process for op in ops} if (device := devices[name])]
     streamed = {device.key for device in used if device.stream is not None}
     numbers = gpu_numbers(d for d in used if d.stream is not None or d.holds_all)
+    # find copies by process, because a copy inside an op has the name of the op
     copies = {_identity(op, d) for op in ops if (d := devices[op.process]) and d.holds_copies}
     for op in ops:
         device = devices[op.process]
@@ -249,12 +232,13 @@ def _rows(ops: list[_Event], devices: Mapping[str, Device | None]) -> Iterator[R
 
 
 def _identity(op: _Event, device: Device) -> tuple[object, ...]:
-    """Return a key that an activity and its repetition share."""
+    """Return a key that is equal for an activity and its repetition in the file."""
     return (device.key, op.node, op.op, op.start_ns, op.dur_ns)
 
 
 def _activity(op: _Event, stream: int | None, number: int, is_copy: bool) -> Row:
     kind = copy_or_kernel(op.op)
+    # expect the name of the activity's op, but on ROCm the name of the kernel
     named = op.op if op.op != _UNKNOWN else op.node or op.op
     return Row(
         "memcpy" if is_copy and kind == "kernel" else kind,
@@ -263,7 +247,7 @@ def _activity(op: _Event, stream: int | None, number: int, is_copy: bool) -> Row
         op.dur_ns,
         device=number,
         stream=stream,
-        op_name=_label(op),
+        op_name=_label(op),  # names the op, because a timeline has no correlation ids
     )
 
 
@@ -272,7 +256,6 @@ def _label(op: _Event) -> str | None:
 
 
 def _host_row(op: _Event, device: Device | None) -> Row:
-    """Convert an event of the host to a row."""
     timed, thread = (op.start_ns, op.dur_ns), (op.pid, op.tid)
     if device and not device.lane:
         return executor_row(device, _label(op) or op.node or op.op, timed, thread)
@@ -286,19 +269,19 @@ def _notes(ops: list[_Event], dropped: Counter[str], merged: bool) -> Iterator[s
     runs = max(Counter(op.process for op in ops if op.node == _SOURCE).values(), default=0)
     if merged and runs > 1:
         yield (
-            f"{runs} session runs are merged into one window; process names come from the first run"
-            " and may be wrong for later runs"
+            f"{runs} calls of session.run count as one step; process names come from the first call"
+            " and may be wrong for later calls"
         )
 
 
 def accelerators(devices: Iterable[Device]) -> tuple[str, ...]:
-    """Name the GPUs and TPUs, such as ``GPU 0``."""
+    """Return the names of GPUs and TPUs, such as ``GPU 0``."""
     types = ((d.type.removeprefix(_XLA), d.number) for d in devices if d.is_gpu or d.type == "TPU")
     return tuple(dict.fromkeys(f"{type_} {number}" for type_, number in types))
 
 
 def device_of(process_name: str) -> Device | None:
-    """Parse the name of a process in the file, if it is a device."""
+    """Parse the name of a process; return None if the process is no device."""
     match = _DEVICE.fullmatch(process_name)
     if match is None or match[2] == "host":
         return None
@@ -320,7 +303,7 @@ def names_of(events: Iterable[Any], row: str) -> dict[tuple[int | None, int | No
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """Return the file's numbers of GPUs, or 0, 1, 2 … if two are equal."""
+    """Return each GPU's number in the file, or 0, 1, 2 … if two GPUs share one."""
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}
@@ -341,5 +324,5 @@ def executor_row(
     plain = Row("op", node, *timed, pid=thread[0], tid=thread[1])
     if on.type.endswith("CPU"):
         return plain
-    # name the device, because this executor only enqueues work on the device
+    # add the device to the name, because its executor only enqueues work on the device
     return plain._replace(name=f"{on.type}:{on.number} {node}", op_name=node)

@@ -1,18 +1,9 @@
-"""Read the ``*.trace.json.gz`` that TensorFlow's and JAX's profilers write for the trace viewer.
+"""Read ``*.trace.json.gz``, which TensorFlow's and JAX's profilers write for the trace viewer.
 
-The file is made from an XPlane. It contains the XPlane's events, with their stats as texts. Its
-processes are the XPlane's planes (devices), and its threads the lines (streams, threads); the notes
-of ``xplane`` apply. To know when reading the events:
-
-- ``ts`` and ``dur`` are microseconds with picosecond digits, from the beginning of the profile,
-  whatever ``displayTimeUnit`` is. An event without a duration has the duration 1 ps.
-- The name of an op is its type; its full name is ``long_name``. The event that begins a step has a
-  ``step_name``: the event's name and a number.
-- The exporter keeps only the first million events, and drops events that join the threads of
-  tf.data's iterators. Only the XPlane has XLA's modules (and so the paths of CPU instructions), the
-  names of GPUs, and the profiler's log messages.
-- TensorFlow 2.0 and 2.1 make the file from TensorFlow 1's StepStats: a process is a stream or an
-  executor (``tf1_timeline``), and nothing joins launches with activities.
+The profilers export this file from an XPlane (``formats.xplane``). A process of the file is a
+device or the host, and a thread is a stream or a thread of the host. XLA's modules, the names of
+GPUs, log messages, and the events that join the threads of tf.data's iterators are only in the
+XPlane.
 """
 
 from __future__ import annotations
@@ -49,7 +40,9 @@ _HOST = "/host:"
 _NOT_THREADS = ("/host:metadata", "/host:tfstreamz")
 _STREAM = re.compile(r"Stream #(\d{1,18})")
 _DETAILS = frozenset(("kernel_details", "memcpy_details", "memset_details"))
+#: Stats with the full name of an op. Field ``name`` contains only the op's type.
 _LONG_NAMES = ("long_name", "long name")
+#: Number that ends the name of an event that begins a step, such as 3 in ``train 3``.
 _STEP_NUMBER = re.compile(r" \d+$")
 _FS_PER_PS = 1000
 _GIVE_XPLANE = "give the .xplane.pb of the same run"
@@ -64,7 +57,6 @@ class _Lines:
 
     @cached_property
     def devices(self) -> dict[int | None, Device]:
-        """Return {pid: device} for the processes that are devices."""
         devices = {pid: device_of(name) for pid, name in self.processes.items()}
         return {pid: device for pid, device in devices.items() if device is not None}
 
@@ -74,23 +66,20 @@ class _Lines:
 
     @cached_property
     def streamed(self) -> set[tuple[str, int]]:
-        """Return the keys of the devices whose streams are separate processes."""
+        """Return the keys of devices for which the file has one process per stream."""
         return {d.key for d in self.devices.values() if d.stream is not None}
 
     def is_host(self, pid: int | None) -> bool:
-        """Return whether a process contains host threads."""
         name = self.processes.get(pid, "")
         return name.startswith(_HOST) and name not in _NOT_THREADS
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether the trace has processes of a host or of devices."""
     names = names_of(json_events(raw), "process_name").values()
     return any(name.startswith(_HOST) or device_of(name) is not None for name in names)
 
 
 def read(raw: RawFile) -> Profile:
-    """Read a trace-viewer export."""
     events = trace_events(raw.json) or []
     processes = names_of(events, "process_name")
     threads = names_of(events, "thread_name")
@@ -120,6 +109,8 @@ def _rows(events: Sequence[Any], lines: _Lines, dropped: Counter[str]) -> Iterat
     for event in events:
         if not isinstance(event, dict) or event.get("ph") != "X":
             continue
+        # times are in µs from the beginning of the profile, whatever ``displayTimeUnit`` is
+        # an event without a duration has a ``dur`` of 1 ps
         length = _whole_ps(event.get("dur"))
         exact = {"ts": _whole_ps(event.get("ts")), "dur": "0" if length == "0.000001" else length}
         timed = interval(exact)
@@ -132,7 +123,7 @@ def _rows(events: Sequence[Any], lines: _Lines, dropped: Counter[str]) -> Iterat
 
 
 def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | None:
-    """Convert an event of a host or GPU to a row, unless it repeats another event."""
+    """Convert an event to a row; return None for a derived or repeated event."""
     pid, tid = rows.int64(event.get("pid")), rows.int64(event.get("tid"))
     name, stats = _described(event)
     device = lines.devices.get(pid)
@@ -143,6 +134,7 @@ def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | 
     if not device.is_activities:
         return None
     number = lines.gpu_numbers[device.key]
+    # TensorFlow 2.0 and 2.1 write one process per stream, without correlation ids
     if device.lane:
         is_repeated = device.holds_all and device.key in lines.streamed
         return None if is_repeated else _step_stats_row(event, name, timed, (number, device.stream))
@@ -155,7 +147,7 @@ def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | 
 def _step_stats_row(
     event: dict[str, Any], name: str, timed: tuple[int, int], device_stream: tuple[int, int | None]
 ) -> Row:
-    """Make a row of an activity: ``<node>:<OpType>`` or, since 2.1, ``…@@<kernel>``."""
+    """Make an activity's row from ``<node>:<OpType>`` or (from 2.1) ``…@@<kernel>``."""
     label, _, kernel = name.partition("@@")
     op_type = rows.clean(str(event.get("name", "")))
     return Row(
@@ -180,7 +172,7 @@ def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _whole_ps(microseconds: object) -> str | None:
-    """Return a time in µs as text in µs, rounded to ps, the exact part of a float64."""
+    """Round a time in µs to whole ps, the exact part of a float64; return text in µs."""
     exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None
@@ -188,8 +180,8 @@ def _whole_ps(microseconds: object) -> str | None:
 
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
-    """Return the number of the stream that a line of a GPU shows; None if it is no stream."""
-    # treat a line without a name as a stream if it contains kernels or copies
+    """Return the number of the stream that a GPU's line shows; None for other lines."""
+    # a kernel or a copy shows that a line without a name is a stream
     if line is None:
         return tid if _DETAILS & stats.keys() else None
     match = _STREAM.match(line)

@@ -1,9 +1,9 @@
-"""Parse an XSpace's bytes: find its events in the file, and return them as columns.
+"""Parse the events of an XSpace (the file's protobuf message) as columns of numbers.
 
-The protobuf library parses planes and lines (https://protobuf.dev/programming-guides/encoding).
-Array operations parse events in pieces of bounded size: the first field of all events, then the
-second, and so on. Anything unusual raises ``OddError``, and the protobuf library then parses the
-file.
+Array operations parse all events of a piece together: the first field of all events, then the
+second field, and so on. The protobuf library parses the planes and lines around the events. If the
+layout is unusual, the module raises ``OddError``, and the protobuf library parses the events, too.
+Source: https://protobuf.dev/programming-guides/encoding
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from lstmprof.formats.xplane.schema import OddError, value_end, varint
 Ints = NDArray[np.int64]
 Bytes = NDArray[Any]  # of uint8
 
-#: Largest part of a line that is in memory, in bytes and in events.
+#: Largest size of a piece (events that are in memory together), in bytes and in events.
 PIECE_BYTES = 2**22
 PIECE_EVENTS = 2**16
 _WINDOW_BYTES = 2**16
-#: Tags (field number and wire type) of an XSpace, an XPlane and an XLine.
+#: Tags (field number and wire type) of fields of an XSpace, an XPlane and an XLine.
 _PLANES, _PLANE_NAME, _LINES, _EVENTS = 0x0A, 0x12, 0x1A, 0x22
-#: Most bytes of a tag (2) and a length (10).
+#: Largest number of bytes of a tag (2) and a length (10).
 _MOST_HEAD_BYTES = 12
 _MOST_LINE_FIELDS = 1000
-#: Most planes, lines and names of a file; a long job has about 100,000.
+#: Largest number of planes, lines and names in a file; the file of a long job has about 100,000.
 _MOST_PARTS = 2**20
-#: Numbers of the XStat fields that may have the stat's value.
+#: Numbers of the XStat fields for values, one field per type; ``NONE`` means no value.
 NONE, DOUBLE, UINT64, INT64, TEXT, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
 _LENGTH, _FIXED = 2, 1
-#: Tags of an XEvent.
+#: Tags of an XEvent's fields.
 _METADATA_ID, _OFFSET_PS, _DURATION_PS, _STATS, _OCCURRENCES = 0x08, 0x10, 0x18, 0x22, 0x28
 #: Tags of an XStat's fields, for all types of values.
 _STAT_TAGS = (0x08, 0x11, 0x18, 0x20, 0x2A, 0x32, 0x38)
-#: Most fields that are decoded here; the protobuf library reads events and stats with more.
+#: Largest number of fields of an event or stat; the protobuf library parses larger messages.
 _MOST_FIELDS = 200
-#: Bytes that follow the last byte, because decoding may read 10 bytes or a word too far.
+#: Bytes that are appended to the content, because decoding may read 10 bytes or a word too far.
 _PADDING = bytes(32)
 _LAST_BITS = np.uint64(0x8080808080808080)
 _ONE = np.uint64(1)
-#: Steps that join groups of 7 bits: (bits that stay, bits that move, distance of the move).
+#: Steps that join the 7-bit groups of a number: (bits that stay, bits that move, shift).
 _MOVES = tuple(
     (np.uint64(kept), np.uint64(moved), np.uint64(by))
     for kept, moved, by in (
@@ -75,7 +75,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Events:
-    """Events in file order; ``counted`` events have a count, but no time."""
+    """Events in file order; ``counted`` is True for an event with a count but no time."""
 
     metadata_id: Ints
     offset_ps: Ints
@@ -86,7 +86,7 @@ class Events:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The n-th field of each message that has as many."""
+    """The n-th field of every message that has at least n fields."""
 
     owner: Ints  # number of the message
     tag: Bytes
@@ -95,7 +95,7 @@ class _Fields:
 
 
 def events(content: bytes, starts: Ints, stops: Ints) -> Events:
-    """Parse events between positions in ``content``."""
+    """Parse the events that begin at ``starts`` and end at ``stops`` in ``content``."""
     metadata_id, offset_ps, duration_ps = (np.zeros(len(starts), np.int64) for _ in range(3))
     counted = np.zeros(len(starts), bool)
     columns = {_METADATA_ID: metadata_id, _OFFSET_PS: offset_ps, _DURATION_PS: duration_ps}
@@ -130,7 +130,7 @@ def _stats(content: bytes, owner: Ints, starts: Ints, stops: Ints) -> Stats:
 
 
 def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) -> Iterator[_Fields]:
-    """Yield the first field of all messages, then the second ones …."""
+    """Yield the first fields of all messages, then their second fields, and so on."""
     padded = content + _PADDING
     octets = np.frombuffer(padded, np.uint8)
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
@@ -154,7 +154,7 @@ def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) ->
 
 
 def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, Ints, Ints]:
-    """Return (value, start, end) of fields; the value of a text is its length."""
+    """Return (value, start, end) of each field; the value of a text is its length."""
     value, start = _varints(octets, words, at)
     is_text, is_fixed = wire == _LENGTH, wire == _FIXED
     if is_fixed.any():
@@ -167,10 +167,10 @@ def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, In
 
 
 def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
-    """Decode base-128 numbers as (values, positions after them)."""
+    """Decode base-128 numbers; return (values, positions after the numbers)."""
     word = words[at]
     last = ~word & _LAST_BITS
-    # keep the lowest set bit, which marks the number's last byte; 0 means more than 8 bytes
+    # keep only the lowest set bit, which marks the number's last byte (0: more than 8 bytes)
     last &= ~last + _ONE
     bits = word & (last - _ONE) & ~_LAST_BITS
     for staying, moved, by in _MOVES:
@@ -190,7 +190,7 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive events of a line, from byte ``start`` to ``stop`` of the file."""
+    """Consecutive events of a line: bytes ``start`` to ``stop`` of the file."""
 
     start: int
     stop: int
@@ -212,14 +212,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Outline:
-    """An XSpace without events."""
+    """A parsed XSpace without its events, and the pieces that contain the events."""
 
     space: Any
     pieces: list[list[list[Piece]]]  # events of pieces[plane][line]
 
 
 def outline(raw: RawFile) -> Outline:
-    """Parse all but the events, and find their bytes; raise OddError if the layout is odd."""
+    """Parse all but the events, and find their bytes; raise OddError if unusual."""
     rest, planes, pieces = [], [], []
     for tag, start, value, stop in _fields(raw, 0, raw.length):
         if tag == _PLANES:
@@ -248,7 +248,7 @@ def plane_names(raw: RawFile) -> list[bytes]:
 
 
 def _counted(raw: RawFile, count: int) -> int:
-    """Count one more plane, line or name, up to a limit."""
+    """Return ``count`` + 1, or raise ProfileError if the limit is reached."""
     if count == _MOST_PARTS:
         fault = f"has more than {_MOST_PARTS:,} planes, lines and names"
         raise ProfileError(raw.path, fault, "profile fewer steps")
@@ -295,7 +295,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
 
 
 def _run_of_events(window: bytes, at: int) -> list[int]:
-    """Return the ends of the consecutive events in ``window``."""
+    """Return the ends of consecutive events that ``window`` contains completely."""
     stops: list[int] = []
     end = len(window) - 4
     while at < end and window[at] == _EVENTS and len(stops) < PIECE_EVENTS:

@@ -26,14 +26,12 @@ from lstmprof.workloads import Workload, reordered
 
 TIME_MAJOR = True
 KERNELS = (("caffe2::RecurrentNetwork", "Caffe2's operator RecurrentNetwork"),)
-#: Indices that reorder gates i f g o to Caffe2's i f o g, and back.
+#: Indices that convert gate order i f g o to Caffe2's i f o g, and back.
 ORDER = (0, 1, 3, 2)
 KINDS = {"i2h_w": "weight_ih", "gates_t_w": "weight_hh", "i2h_b": "bias", "gates_t_b": None}
 
 
 class Network:
-    """The network as a Caffe2 model."""
-
     def __init__(self, workload: Workload) -> None:
         core.GlobalInit(["caffe2", "--caffe2_log_level=2"])
         workspace.ResetWorkspace()
@@ -47,7 +45,7 @@ class Network:
         workspace.RunNetOnce(self.model.param_init_net)
 
     def _last_layer(self) -> Any:
-        """Return the last layer's outputs (time, batch, hidden), or the last step's (1, …)."""
+        """Return the last layer's outputs (time, batch, hidden), or the last step (1, …)."""
         w, steps = self.workload, "inputs"
         for layer in range(w.layers):
             whole = w.every_step or layer < w.layers - 1
@@ -85,7 +83,7 @@ def build(workload: Workload) -> Network:
 
 
 def _shared_names(module: Network) -> Dict[str, Any]:
-    """Map Caffe2's names (``l0/i2h_w``) to common names, and second biases to None."""
+    """Map Caffe2's names to lstmprof's (``weight_ih_l0``), and second biases to None."""
     names: Dict[str, Any] = {"head_w": "head"} if module.workload.head else {}
     for layer in range(module.workload.layers):
         for own, kind in KINDS.items():

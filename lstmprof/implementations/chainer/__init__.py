@@ -41,13 +41,13 @@ def parameters(module: Any) -> Dict[str, Any]:
 
 
 def end_names(module: Ends) -> Dict[str, str]:
-    """Map Chainer's names to common names: ``/embedding/W`` -> ``embedding``."""
+    """Map Chainer's names to lstmprof's: ``/embedding/W`` -> ``embedding``."""
     names = {"/embedding/W": "embedding", "/head/W": "head"}
     return {own: shared for own, shared in names.items() if own in parameters(module)}
 
 
 def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
-    """Set the parameters to arrays, or to zeros for None."""
+    """Set each parameter to its array; None means zeros."""
     for name, parameter in module.namedparams():
         array = arrays[name]
         filled = np.zeros(parameter.shape) if array is None else array

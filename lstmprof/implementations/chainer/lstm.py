@@ -29,7 +29,7 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = True
 KERNELS = (("chainer::LSTM", "the link's functions on NumPy, time step by time step"),)
-#: Indices that reorder gates i f g o to the link's a i f o, and back.
+#: Indices that convert gate order i f g o to Chainer's a i f o, and the inverse indices.
 TO_LINK, TO_SHARED = (2, 0, 1, 3), (1, 2, 0, 3)
 KINDS = {"weight_ih_": "upward/W", "weight_hh_": "lateral/W", "bias_": "upward/b"}
 
@@ -64,7 +64,7 @@ class Network(ends.Ends):
 
 
 def _masks(count: int, lengths: Any) -> List[Any]:
-    """Return a mask (batch, 1) per time step: 0 after the end of a sequence."""
+    """Return a mask (batch, 1) per time step, which is 0 after a sequence's end."""
     alive = np.arange(count)[:, None] < lengths[None, :]
     return list(alive[:, :, None].astype(np.float32))
 
@@ -87,7 +87,7 @@ def build(workload: Workload) -> Network:
 
 
 def _shared_names(module: Network) -> Dict[str, str]:
-    """Map Chainer's names to common names: ``/cells/0/upward/W`` -> ``weight_ih_l0``."""
+    """Map Chainer's names to lstmprof's: ``/cells/0/upward/W`` -> ``weight_ih_l0``."""
     names = {}
     for number in range(len(module.cells)):
         layer, direction = divmod(number, len(module.suffixes))
@@ -98,7 +98,7 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
-    """Reorder gates, and regroup rows: from gates to units (``interleave``), or back."""
+    """Reorder gates; group rows by unit if ``interleave``, else by gate."""
     rest = rows.shape[1:]
     if interleave:
         gates = rows.reshape((4, -1, *rest))[list(places)]

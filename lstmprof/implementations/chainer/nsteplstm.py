@@ -33,7 +33,7 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = False
 KERNELS = (("chainer::LinearFunction", "Chainer's functions on NumPy, one by one"),)
-#: Parameters: (prefix of the shared name, Chainer's letter, whether the weight multiplies h).
+#: Kinds of parameters: (prefix of lstmprof's name, Chainer's letter, 1 if the kind multiplies h).
 KINDS = (("weight_ih_", "w", 0), ("weight_hh_", "w", 1), ("bias_", "b", 0))
 #: Cell -> Chainer's classes for one direction and for two directions.
 LINKS = {

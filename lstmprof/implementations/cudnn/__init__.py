@@ -47,7 +47,7 @@ CELLS = {"lstm": CUDNN_LSTM, "gru": CUDNN_GRU, "rnn": CUDNN_RNN_TANH}
 
 
 class Cudnn(Library):
-    """The library libcudnn, with the CUDA runtime that it was built for."""
+    """The functions of libcudnn that lstmprof calls, and the CUDA runtime of libcudnn."""
 
     prototypes: ClassVar[Mapping[str, str]] = {
         "cudnnCreate": "handle",
@@ -119,7 +119,6 @@ class Cudnn(Library):
         return cls(loaded(*CUDNN))
 
     def failure(self, name: str, status: int) -> CaptureError:
-        """Explain the status that a function of cuDNN returned."""
         last = ctypes.create_string_buffer(512)
         self.library.cudnnGetLastErrorString(last, ctypes.c_size_t(len(last)))
         error_string = self.library.cudnnGetErrorString
@@ -186,13 +185,13 @@ def int_array(values: Sequence[int]) -> Any:
 
 
 def scalar(value: float) -> Any:
-    """Return a pointer to a host float, as cuDNN expects its scaling factors."""
+    """Return a pointer to a host float, the form of cuDNN's scaling factors."""
     return ctypes.byref(ctypes.c_float(value))
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The place of some rows of a weight in cuDNN's weight buffer."""
+    """Position of some rows of a weight in cuDNN's weight buffer."""
 
     name: str
     rows: slice
@@ -263,7 +262,7 @@ def places(cudnn: Cudnn, handle: int, rnn: int, w: Workload, space: Buffer) -> L
 
 
 def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
-    """Yield (layer in cuDNN, suffix of names, input width): ``(0, "_l0", 123)``."""
+    """Yield (layer in cuDNN, suffix of weight names, input width): ``(0, "_l0", 123)``."""
     for layer in range(w.layers):
         inputs = w.directions * w.hidden if layer else w.features
         for direction, suffix in enumerate(("", "_reverse")[: w.directions]):
@@ -271,7 +270,7 @@ def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
 
 
 class _Seeker:
-    """Finds where weights are in cuDNN's weight buffer, by cudnnGetRNNWeightParams."""
+    """Finds the positions of weights in cuDNN's weight buffer."""
 
     def __init__(self, cudnn: Cudnn, handle: int, rnn: int, space: Buffer) -> None:
         self.cudnn, self.space = cudnn, space
@@ -285,7 +284,7 @@ class _Seeker:
         }
 
     def places(self, w: Workload, pseudo: int, suffix: str, inputs: int) -> Iterator[Place]:
-        """Yield where W, b_W and R of each gate are in the weight buffer."""
+        """Yield the positions of W, b_W and R of each gate of a layer."""
         gates = GATES[w.cell]
         for gate in range(gates):
             rows = slice(gate * w.hidden, (gate + 1) * w.hidden)
@@ -298,7 +297,7 @@ class _Seeker:
     def linear_layer(
         self, pseudo: int, number: int, hidden: int, inputs: int
     ) -> Tuple[Tuple[int, int], Tuple[int, int]]:
-        """Return (start, size) of a gate's matrix and bias, in floats."""
+        """Return (start, size) in floats of a gate's matrix, and of its bias."""
         matrix, bias = ctypes.c_void_p(), ctypes.c_void_p()
         self.cudnn.call(
             "cudnnGetRNNWeightParams",
@@ -313,7 +312,9 @@ class _Seeker:
         if sizes != [hidden * inputs, hidden] or not (matrix.value and bias.value):
             raise CaptureError(
                 "cudnnGetRNNWeightParams: linear layer {} of pseudo-layer {} has {} weights and"
-                " {} biases, not {} and {}".format(number, pseudo, *sizes, hidden * inputs, hidden)
+                " {} biases, but lstmprof expects {} weights and {} biases".format(
+                    number, pseudo, *sizes, hidden * inputs, hidden
+                )
             )
         first, second = (matrix.value - self.space.address, bias.value - self.space.address)
         return (first // 4, sizes[0]), (second // 4, sizes[1])

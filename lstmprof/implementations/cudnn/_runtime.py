@@ -39,7 +39,7 @@ DEFAULT_STREAM = None
 
 
 def library_places(name: str) -> Iterator[str]:
-    """Yield the paths of a library in search order."""
+    """Yield the paths to try when loading a library, in search order."""
     named = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     folders = [Path(folder) for folder in named if folder]
     for entry in sys.path:
@@ -72,7 +72,7 @@ class Library:
 
     def __init__(self, library: Any) -> None:
         self.library = library
-        #: Function (name) -> context manager around each call of a C function while profiling.
+        #: Maps a C function's name to a context manager for a call; None without profiling.
         self.observer: Optional[Callable[[str], ContextManager[Any]]] = None
         for name, parameters in self.prototypes.items():
             if not hasattr(library, name):
@@ -132,7 +132,6 @@ class Runtime(Library):
         return cls(loaded("libcudart.so.{}".format(major), wheel))
 
     def failure(self, name: str, status: int) -> CaptureError:
-        """Explain the status that a function of CUDA returned."""
         if status == ERROR_MEMORY_ALLOCATION:
             return CaptureError("out of memory: " + name, "try a smaller --batch")
         error_string = self.library.cudaGetErrorString
@@ -175,7 +174,7 @@ class Buffer:
         runtime.call("cudaMemset", devPtr=self.address, value=0, count=self.bytes)
 
     def set(self, array: Any) -> None:
-        """Copy an array to the device, and wait."""
+        """Copy an array to the device, and wait for the copy."""
         self.upload(array)()
         self.runtime.call("cudaDeviceSynchronize")
 
@@ -227,7 +226,7 @@ class Stopwatch:
         return self.runtime.bound("cudaEventRecord", {"event": event, "stream": DEFAULT_STREAM})
 
     def elapsed_ns(self) -> int:
-        """Return the measured time (resolution 0.5 µs); the device must have finished."""
+        """Return the measured time (resolution 0.5 µs); fails until the device has finished."""
         length_ms = ctypes.c_float()
         self.runtime.call(
             "cudaEventElapsedTime", ms=ctypes.byref(length_ms), start=self.first, end=self.last

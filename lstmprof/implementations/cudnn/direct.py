@@ -35,7 +35,7 @@ KERNELS = (("cudnn::RNNForward", "cuDNN, standard algorithm"),)
 
 
 class Network:
-    """Buffers on the device, and the cuDNN calls that read and write them."""
+    """The buffers of a network on the GPU, and the cuDNN calls that use the buffers."""
 
     def __init__(self, workload: Workload, training: bool, tf32: bool) -> None:
         self.workload, self.cudnn = workload, Cudnn.load()
@@ -56,7 +56,7 @@ class Network:
 
     def backward(self) -> None:
         """Enqueue the computation of the gradients."""
-        # clear the gradients first, because cuDNN adds to gradients
+        # clear the gradients first, because cuDNN adds to the values in the buffer
         self.gradients.zero()
         self._backward_data()
         self._backward_weights()
@@ -70,7 +70,7 @@ class Network:
         return -(-size // 4)
 
     def _arguments(self, training: bool) -> Dict[str, Any]:
-        """Return the arguments of the forward and both backward calls."""
+        """Return the arguments of cudnnRNNForward and of both backward functions."""
         w, lengths = self.workload, self.buffer((self.workload.batch,), np.int32)
         lengths.set(np.full(w.batch, w.time_steps))
         mode = api.CUDNN_FWD_MODE_TRAINING if training else api.CUDNN_FWD_MODE_INFERENCE
@@ -102,7 +102,7 @@ class Network:
         )
 
     def _spaces(self, arguments: Mapping[str, Any]) -> Tuple[Buffer, Buffer]:
-        """Return cuDNN's workspace and reserve space."""
+        """Allocate cuDNN's workspace and reserve space."""
         work, reserve = ctypes.c_size_t(), ctypes.c_size_t()
         sizes = {"workSpaceSize": ctypes.byref(work), "reserveSpaceSize": ctypes.byref(reserve)}
         self.cudnn.bound("cudnnGetRNNTempSpaceSizes", dict(arguments, **sizes))()

@@ -29,7 +29,7 @@ NO_DROPOUT = 0.0
 
 
 class Network:
-    """The parameters: cuDNN's vector, and embedding and head if any."""
+    """The parameters: cuDNN's weight vector, and the embedding and head (if any)."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -43,7 +43,7 @@ class Network:
 
 
 def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]]:
-    """Yield (common name, or None for a second bias, shape) of each part of the vector."""
+    """Yield (name, shape) of each part of the vector; a second bias has no name."""
     shapes = parameter_shapes(workload)
     directions = ("", "_reverse")[: workload.directions]
     slots = ["_l{}{}".format(layer, s) for layer in range(workload.layers) for s in directions]

@@ -89,7 +89,6 @@ class Layers(equinox.Module):  # type: ignore[misc]
 
 
 def slot(layer: int, suffix: str) -> str:
-    """Return the name of one direction of a layer: ``l0``, or ``l0_reverse``."""
     return "l{}{}".format(layer, suffix)
 
 
@@ -98,7 +97,7 @@ def suffixes(workload: Workload) -> Any:
 
 
 class Network:
-    """The parameters by path, and the structure to rebuild the network."""
+    """The parameters by path, and the tree structure to rebuild ``Layers``."""
 
     def __init__(self, workload: Workload) -> None:
         # compute only the parameters' shapes; ``load`` sets the values
@@ -126,7 +125,7 @@ def parameters(module: Network) -> Dict[str, Any]:
 
 
 def _shared_names(module: Network) -> Dict[str, str]:
-    """Map paths of parameters to framework-independent names."""
+    """Map the paths of parameters to lstmprof's names."""
     own = {".embedding.weight": "embedding", ".head.weight": "head"}
     for name in parameter_shapes(module.workload):
         kind, _, place = name.partition("_l")
@@ -137,7 +136,7 @@ def _shared_names(module: Network) -> Dict[str, str]:
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     names = _shared_names(module)
     for path, array in module.arrays.items():
-        # GRU's second bias has no shared weight and becomes 0
+        # set the second bias of Equinox's GRU to 0, because lstmprof's GRU has one bias
         shared = weights[names[path]] if path in names else np.zeros_like(array)
         module.arrays[path] = np.asarray(shared)
 

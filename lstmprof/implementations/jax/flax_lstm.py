@@ -39,8 +39,6 @@ LETTERS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n"), "rnn": ("",)}
 
 
 class Layers(linen.Module):  # type: ignore[misc]
-    """The network as a Flax module."""
-
     workload: Workload
 
     @linen.compact  # type: ignore[untyped-decorator, unused-ignore]
@@ -61,7 +59,7 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
-        # build a forward layer: ``Bidirectional`` reverses the second direction itself
+        # build a forward layer for both directions, because ``Bidirectional`` reverses the second
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
@@ -108,7 +106,7 @@ def parameters(module: Network) -> Dict[str, Any]:
 
 
 class Place(NamedTuple):
-    """Which weight and gate a Flax parameter is."""
+    """The weight and the gate to which a Flax parameter belongs."""
 
     shared: str  # name of the weight
     gate: int = 0
@@ -132,7 +130,7 @@ def _place(cell: str, path: str) -> Optional[Place]:
 
 
 def _turned(path: str, array: Any) -> Any:
-    """Transpose a weight to or from the common layout, except the embedding."""
+    """Transpose a weight (except the embedding) to or from lstmprof's layout."""
     return array if path == "embedding/embedding" else array.T
 
 

@@ -27,7 +27,7 @@ from lstmprof.workloads import Workload, reordered
 TIME_MAJOR = True
 KERNELS = (("while", "XLA's fused operators in a while loop"),)
 
-#: Indices that reorder Haiku's gates i g f o to i f g o, and back.
+#: Indices that convert Haiku's gate order i g f o to i f g o, and back.
 GATE_POSITIONS = (0, 2, 1, 3)
 FORGET, GATES = 2, 4
 #: Haiku's name of a parameter outside of cells -> framework-independent name.
@@ -35,7 +35,7 @@ _ENDS = {"embedding/embeddings": "embedding", "head/w": "head"}
 
 
 def outputs(workload: Workload, inputs: Any) -> Any:
-    """Compute the outputs of the network, which Haiku turns into a pure function."""
+    """Return the network's outputs; ``haiku.transform`` makes this function pure."""
     steps = inputs
     if workload.vocabulary:
         steps = haiku.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -109,7 +109,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _shared(path: str) -> Tuple[str, ...]:
-    """Return a parameter's common names: ``l0/linear/b`` -> ``("bias_l0",)``."""
+    """Map a parameter to lstmprof's names: ``l0/linear/b`` -> ``("bias_l0",)``."""
     slot, _, kind = path.split("/")
     if kind == "b":
         return ("bias_" + slot,)
@@ -129,7 +129,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _parts(module: Network, rows: Any) -> List[Any]:
-    """Split a matrix into the weights of inputs and of state; a bias stays whole."""
+    """Split a matrix into the weights of inputs and of h; a bias stays whole."""
     ordered = reordered(rows, GATE_POSITIONS)
     if ordered.ndim == 1:
         return [ordered]

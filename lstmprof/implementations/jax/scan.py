@@ -40,7 +40,7 @@ class Network:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """Transpose a weight to or from the common layout, except the embedding."""
+    """Transpose a weight (except the embedding) to or from lstmprof's layout."""
     return array if name == "embedding" else array.T
 
 

@@ -1,10 +1,10 @@
 """A network of Keras's recurrent layers, with the embedding before and the head after them.
 
-Keras's weights are transposed; GRU's gates are z r h instead of r z n. GRU has two biases
-(``reset_after``), the rows of one variable: the second, added to the product with h_{t−1}, starts
-at zero. For sequences of variable length, the layers get a mask and set later outputs to 0.
-``_second`` and ``_third`` contain what differs between Keras 2 and Keras 3. Source: the
-documentation of keras.layers.LSTM, GRU, SimpleRNN and Bidirectional.
+Keras's weights are transposed, and GRU's gates are z r h instead of r z n. GRU (``reset_after``)
+has two biases, which are the rows of one variable. The second bias is added to the product with
+h_{t−1} and starts at zero. If sequences have different lengths, the layers get a mask, and outputs
+after the end of a sequence are 0. ``_second`` and ``_third`` contain what differs between Keras 2
+and Keras 3. Source: the documentation of keras.layers.LSTM, GRU, SimpleRNN and Bidirectional.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ own: Any = importlib.import_module(
     "lstmprof.implementations.keras." + ("_second" if IS_SECOND else "_third")
 )
 
-#: Cell -> indices that reorder gates to Keras's order, and back.
+#: Cell -> indices that convert lstmprof's gate order to Keras's gate order, and back.
 GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
 
 
 class Network(own.Model):  # type: ignore[misc]
-    """The network as a Keras model."""
-
     def __init__(self, workload: Workload, options: Mapping[str, Any]) -> None:
         super().__init__()
         self.workload = workload
@@ -55,7 +53,7 @@ class Network(own.Model):  # type: ignore[misc]
 
 
 def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """Return a recurrent layer with options such as ``use_cudnn``."""
+    """Return a recurrent layer with all its directions."""
     if workload.cell == "rnn":
         options = {}  # SimpleRNN has none
     layer = own.layer(workload, options)
@@ -69,7 +67,7 @@ def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
 
 
 def mixed_precision(precision: str) -> None:
-    """Compute in 16 bits in all layers created later, with float32 weights."""
+    """Make layers that Keras creates from now on compute in 16 bits (weights: float32)."""
     keras.mixed_precision.set_global_policy(
         {"amp-fp16": "mixed_float16", "amp-bf16": "mixed_bfloat16"}[precision]
     )
@@ -104,7 +102,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def native(weight: Any, name: str, cell: str) -> Any:
-    """Convert a weight from the common layout to Keras's layout."""
+    """Convert a weight from lstmprof's layout to Keras's layout."""
     if name == "embedding":
         return weight
     if name != "head":
@@ -115,7 +113,7 @@ def native(weight: Any, name: str, cell: str) -> Any:
 
 
 def from_native(array: Any, name: str, cell: str) -> Any:
-    """Convert a Keras parameter to the common layout."""
+    """Convert a Keras parameter to lstmprof's layout."""
     if name == "embedding":
         return array
     if name.startswith("bias") and cell == "gru":
@@ -124,7 +122,7 @@ def from_native(array: Any, name: str, cell: str) -> Any:
 
 
 def _shared_names(module: Network) -> Iterator[Tuple[Any, str]]:
-    """Yield (Keras variable, common name), such as ``(kernel, "weight_ih_l0")``."""
+    """Yield (Keras variable, lstmprof's name), such as ``(kernel, "weight_ih_l0")``."""
     if module.embedding is not None:
         yield module.embedding.embeddings, "embedding"
     if module.head is not None:

@@ -1,11 +1,11 @@
 """Parts of a network that differ between Keras 2 and Keras 3: the versions for Keras 2.
 
-Keras 2.1 does not support subclasses of ``keras.Model``. Two defaults of TensorFlow 2 are set,
-because older ones make other networks: ``recurrent_activation="sigmoid"``, and ``reset_after=True``
-for GRU. ``implementation`` (1: one matmul per gate; 2: one for all gates) is set by
-``RNN(LSTMCell(implementation=…))``, because layers that cuDNN can compute ignore it. With a mask,
-Keras repeats the last output after the end of a sequence. Source: keras/layers/recurrent.py 2.1.6;
-keras/layers/recurrent_v2.py 2.8.
+Keras 2.1 does not support subclasses of ``keras.Model``. Older versions of Keras have other
+defaults than TensorFlow 2, so ``recurrent_activation="sigmoid"`` and (for GRU) ``reset_after=True``
+are set explicitly. ``implementation`` (1: one matmul per gate; 2: one matmul for all gates) is set
+by ``RNN(LSTMCell(implementation=…))``, because layers that cuDNN can compute ignore this option.
+With a mask, Keras repeats the last output after the end of a sequence; ``ended_at_0`` replaces the
+repetitions by 0. Source: keras/layers/recurrent.py 2.1.6; keras/layers/recurrent_v2.py 2.8.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ backend = keras.backend
 
 
 class Model:
-    """Replaces keras.Model, which Keras 2.1 does not let one subclass."""
+    """Replaces ``keras.Model``, because code cannot subclass Keras 2.1's ``Model``."""
 
     embedding: Any
     head: Any
@@ -39,7 +39,7 @@ class Model:
 
 
 def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """Return a layer for one direction, ignoring all options but ``implementation``."""
+    """Return a layer for one direction; options except ``implementation`` are ignored."""
     if workload.cell == "rnn":
         return keras.layers.SimpleRNN(workload.hidden, return_sequences=True)
     arguments: Dict[str, Any] = {"recurrent_activation": "sigmoid"}
@@ -54,7 +54,7 @@ def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
 
 
 def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
-    """Return int32 lengths, and a mask (batch, time) of each sequence's steps."""
+    """Return int32 lengths, and a mask (batch, time): True before a sequence's end."""
     lengths = backend.cast(lengths, "int32")
     places = backend.expand_dims(backend.arange(steps), 0)
     return lengths, backend.less(places, backend.expand_dims(lengths, 1))
@@ -75,7 +75,7 @@ def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
 
 
 def make(module: Any, inputs: Any) -> None:
-    """Create the parameters by a call; without eager execution, a later call does so."""
+    """Call an eager network once, so that Keras creates the parameters."""
     if backend.backend() == "tensorflow":
         import tensorflow as tf
 

@@ -18,7 +18,7 @@ def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
 
 
 def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
-    """Return int32 lengths, and a mask (batch, time) of each sequence's steps."""
+    """Return int32 lengths, and a mask (batch, time): True before a sequence's end."""
     lengths = keras.ops.cast(lengths, "int32")
     return lengths, keras.ops.arange(steps)[None] < lengths[:, None]
 
@@ -36,7 +36,7 @@ def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
 
 
 def make(module: Any, inputs: Any) -> None:
-    """Create the parameters by a call."""
+    """Call the module once, so that Keras creates the parameters."""
     module(inputs)
 
 

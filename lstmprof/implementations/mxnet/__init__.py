@@ -46,7 +46,7 @@ class Ends(mx.gluon.Block):  # type: ignore[misc]
 
 
 def shared_name(name: str) -> Optional[str]:
-    """Map MXNet's name to a common name: ``l0_i2h_weight`` -> ``weight_ih_l0``."""
+    """Map MXNet's name to lstmprof's: ``l0_i2h_weight`` -> ``weight_ih_l0``."""
     match = _OF_LAYER.search(name)
     if match is None:
         return _ENDS[name]

@@ -79,7 +79,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _first(name: str) -> str:
-    """Map a second bias to its first bias: ``l0_h2h_bias`` -> ``bias_l0``."""
+    """Return lstmprof's name of the first bias: ``l0_h2h_bias`` -> ``bias_l0``."""
     shared = shared_name(name.replace("h2h_bias", "i2h_bias"))
     assert shared is not None
     return shared

@@ -24,7 +24,8 @@ from lstmprof.workloads import GATES, Workload, reordered
 
 #: Versions of ONNX's operators and of ONNX's file format that all recent engines read.
 OPSET, IR_VERSION = 17, 8
-#: Cell -> indices that reorder i f g o to ONNX's i o f c, r z n to z r n; ``BACK`` is the inverse.
+#: Cell -> indices that convert gate order to ONNX's: i f g o to i o f c, r z n to z r n.
+#: ``BACK`` contains the inverse indices.
 GATE_POSITIONS: Mapping[str, Tuple[int, ...]] = {
     "lstm": (0, 3, 1, 2),
     "gru": (1, 0, 2),

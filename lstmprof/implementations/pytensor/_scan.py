@@ -23,7 +23,7 @@ from lstmprof.workloads import Workload, parameter_shapes
 
 
 class Library(NamedTuple):
-    """The functions whose names differ between Theano and PyTensor."""
+    """Functions that have different names in Theano and PyTensor."""
 
     tensor: Any  # module of operators
     shared: Callable[..., Any]
@@ -47,7 +47,7 @@ class Network:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """Transpose a weight to or from the common layout, except the embedding."""
+    """Transpose a weight (except the embedding) to or from lstmprof's layout."""
     return array if name == "embedding" else np.ascontiguousarray(array.T)
 
 

@@ -1,7 +1,7 @@
 """pytensor-scan: the LSTM written by hand under pytensor.scan.
 
-The network is that of ``pytensor._scan``. Where no Python is old enough for Theano, it can replace
-Lasagne's LSTMLayer. Source: the documentation of pytensor.scan.
+``pytensor._scan`` defines the network. pytensor-scan can replace Lasagne's LSTMLayer if no
+installed Python is old enough for Theano. Source: the documentation of pytensor.scan.
 """
 
 from __future__ import annotations

@@ -38,12 +38,12 @@ __all__ = [
 
 
 class Ends(tf.Module):  # type: ignore[misc]
-    """A network's embedding and head; subclasses ``run`` the layers between them."""
+    """Base class that puts an embedding and a head around the layers of ``run``."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__()
         self.every_step = workload.every_step
-        # the embedding's gradient is sparse: SGD updates some rows, Adam needs several operators
+        # its gradient is sparse, so SGD updates some rows, and Adam needs several operators
         self.embedding: Any = None
         if workload.vocabulary:
             shape = [workload.vocabulary, workload.features]
@@ -69,9 +69,9 @@ class Ends(tf.Module):  # type: ignore[misc]
 
 
 class Direction(tf.Module):  # type: ignore[misc]
-    """One direction of one layer."""
+    """The weights and the time loop of one direction of one LSTM layer."""
 
-    #: Indices that reorder gates i f g o to the cell's order, and back.
+    #: Permutation for ``reordered`` between gates i f g o and the cell's gate order.
     GATES: Tuple[int, ...] = (0, 1, 2, 3)
 
     def __init__(self, inputs: int, hidden: int, name: str) -> None:
@@ -151,8 +151,8 @@ def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
 
 
 def mixed_precision(precision: str) -> None:
-    """Let TensorFlow compute matmuls in 16 bits in all graphs created later."""
-    # check the CPU: auto_mixed_precision.cc silently keeps float32 on CPUs without bfloat16
+    """Turn on 16-bit matmuls in all graphs that TensorFlow creates from now on."""
+    # refuse, because auto_mixed_precision.cc would silently keep float32
     if precision == "amp-bf16" and not _computes_in_bfloat16():
         raise CaptureError(
             "on a CPU, TensorFlow needs AVX-512 to compute in bfloat16, and this CPU lacks it",
@@ -166,7 +166,7 @@ def mixed_precision(precision: str) -> None:
 
 
 def _computes_in_bfloat16() -> bool:
-    """Return False if an x86 CPU cannot compute TensorFlow's bfloat16."""
+    """Return False only for x86 CPUs that cannot compute TensorFlow's bfloat16."""
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

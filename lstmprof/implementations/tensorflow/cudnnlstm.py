@@ -37,7 +37,7 @@ KERNELS = (("CudnnRNN", "cuDNN"),)
 
 
 class Network(Ends):
-    """A network whose recurrent layers have one variable: cuDNN's buffer."""
+    """A network with all recurrent weights in one variable, in cuDNN's layout."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -46,7 +46,7 @@ class Network(Ends):
         self.params = tf.Variable(tf.zeros([size]), name="params")
 
     def places(self) -> Iterator[Tuple[str, Tuple[int, ...]]]:
-        """Yield (common name, or "" for a second bias, shape) of each part of the buffer."""
+        """Yield (name, shape) of each weight in the buffer. A second bias has no name."""
         asked = self.workload
         suffixes = ("", "_reverse")[: asked.directions]
         slots = [(n, "_l{}{}".format(n, s)) for n in range(asked.layers) for s in suffixes]
@@ -80,7 +80,7 @@ def build(workload: Workload) -> Network:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Concatenate the weights in cuDNN's buffer, which has the same gate order."""
+    """Copy the weights into cuDNN's buffer. Both have the gate order i f g o."""
     load_ends(module, weights)
     parts = [
         np.ravel(weights[name] if name else np.zeros(shape, np.float32))

@@ -42,7 +42,7 @@ class BlockCell(layers.Direction):
 
 @tf.custom_gradient  # type: ignore[untyped-decorator, unused-ignore]
 def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> Any:
-    """Return the next (h, c), with a function that computes their gradients."""
+    """Return the next (h, c), and the gradient function for ``tf.custom_gradient``."""
     given = {"x": x, "h_prev": h, "cs_prev": c, "w": kernel, "b": bias, "use_peephole": False}
     given.update(dict.fromkeys(("wci", "wcf", "wco"), tf.zeros([h.shape[1]])))
     block = tf.raw_ops.LSTMBlockCell(forget_bias=FORGET_BIAS, cell_clip=NO_CLIP, **given)

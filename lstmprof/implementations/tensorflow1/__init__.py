@@ -1,10 +1,11 @@
-"""A network of TensorFlow 1's own cells, as nodes of its graph, with embedding and head.
+"""A network of TensorFlow 1's own LSTM cells, with an embedding and a head.
 
 A network is called once, with placeholders. This call creates the parameters, because TensorFlow
 1's layers take their variable scope from their first call. A cell has one kernel (inputs + hidden,
-4·hidden) and one bias (4·hidden). ``forget_bias`` (default 1) is 0 here. TensorFlow 2's networks
-use the functions that do not depend on the version. Source: tensorflow/python/ops/rnn_cell_impl.py
-and tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study (arXiv:1806.01818).
+4·hidden) and one bias (4·hidden). ``forget_bias`` (default 1) is 0 here. The networks for
+TensorFlow 2 import ``last``, ``reversed_in_time`` and ``canonical_ends``. Source:
+tensorflow/python/ops/rnn_cell_impl.py and tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the
+ASR study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FORGET_BIAS = 0.0
 
 
 class Ends:
-    """A network's embedding and head; subclasses ``run`` the layers between them."""
+    """Base class that puts an embedding and a head around the layers of ``run``."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -70,9 +71,9 @@ def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Ten
 
 
 class Direction:
-    """One direction of one layer; its kernel and bias exist after its first call."""
+    """One direction of one LSTM layer. ``run`` creates the kernel and the bias."""
 
-    #: Indices that reorder gates i f g o to the cell's order, and back.
+    #: Permutation for ``reordered`` between gates i f g o and the cell's gate order.
     GATES: Tuple[int, ...] = (0, 2, 1, 3)
 
     def __init__(self, name: str, hidden: int) -> None:
@@ -85,7 +86,7 @@ class Direction:
         raise NotImplementedError
 
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
-        """Return the cell, and its outputs (time, batch, hidden)."""
+        """Return a new cell, and its outputs (time, batch, hidden) for the inputs."""
         cell = self.cell()
         outputs, _ = tf.nn.dynamic_rnn(
             cell, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True
@@ -139,7 +140,7 @@ def parameters(module: Ends) -> Dict[str, Any]:
 
 
 def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
-    """Copy embedding and head into the default session."""
+    """Set the embedding and the head in TensorFlow's default session."""
     if module.embedding is not None:
         module.embedding.load(weights["embedding"])
     if module.head is not None:

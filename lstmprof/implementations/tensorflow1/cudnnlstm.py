@@ -39,7 +39,7 @@ MODE = "lstm"
 
 
 class Network(Ends):
-    """A network whose recurrent layers are one CudnnLSTM."""
+    """A network with one CudnnLSTM for all recurrent layers."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -62,19 +62,19 @@ class Network(Ends):
 
     @property
     def variables(self) -> Tuple[Any, ...]:
-        """Return the only variable of the recurrent layers, cuDNN's buffer."""
+        """Return the one variable with all recurrent weights, in cuDNN's layout."""
         return (self.lstm.kernel,)
 
     @property
     def slots(self) -> Iterator[str]:
-        """Yield the suffix of each layer and direction in cuDNN's order: ``_l0`` …"""
+        """Yield suffixes of weight names in cuDNN's order: ``_l0``, ``_l0_reverse`` …"""
         for layer in range(self.workload.layers):
             for suffix in ("", "_reverse")[: self.workload.directions]:
                 yield "_l{}{}".format(layer, suffix)
 
     @property
     def sizes(self) -> Tuple[str, int, int, int]:
-        """Return the arguments with which both of TensorFlow's layout converters begin."""
+        """Return the first arguments of both functions that convert cuDNN's layout."""
         return MODE, self.workload.layers, self.workload.hidden, self.workload.features
 
 
@@ -93,8 +93,8 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def per_gate(module: Network, weights: Mapping[str, Any]) -> Tuple[List[Any], List[Any]]:
-    """Return the matrices and the biases of each gate, in cuDNN's order."""
-    # cuDNN's order: W's gates come before R's gates; the biases of R are zeros
+    """Split the weights into one matrix and one bias per gate, in cuDNN's order."""
+    # append W's gates, then R's gates, for each layer and direction; R's biases are zeros
     matrices, biases = [], []
     for slot in module.slots:
         for name in ("weight_ih", "weight_hh"):

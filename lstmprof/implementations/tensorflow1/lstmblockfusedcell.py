@@ -31,7 +31,7 @@ KERNELS = (("BlockLSTM", "TensorFlow's fused layer"),)
 
 class BlockLayer(layers.Direction):
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
-        """Return TensorFlow's layer, and its outputs (time, batch, hidden)."""
+        """Return a new layer, and its outputs (time, batch, hidden) for the inputs."""
         layer = rnn.LSTMBlockFusedCell(self.hidden, forget_bias=FORGET_BIAS)
         outputs, _ = layer(inputs, dtype=tf.float32, sequence_length=lengths)
         return layer, outputs

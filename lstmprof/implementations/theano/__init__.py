@@ -1,4 +1,4 @@
-"""Common parts of Theano's implementations: masks, last outputs, and operators in a profile.
+"""Parts that Theano's implementations share: masks, last outputs, op names.
 
 Lasagne's and Keras's layers on Theano are batch-major; theano-scan is time-major.
 """
@@ -9,7 +9,8 @@ from typing import Any
 
 import theano.tensor as tt
 
-#: Names of loops in a profile: the Scan ``l0`` is ``for{cpu,l0}`` or ``forall_inplace,cpu,l0}``.
+#: Pairs (op, description). The op of a loop (Scan) ``l0`` in a profile is ``for{cpu,l0}`` or
+#: ``forall_inplace,cpu,l0}``.
 KERNELS = (
     ("theano::for", "separate Theano operators in a Scan"),
     ("theano::do_while", "separate Theano operators in a Scan"),

@@ -38,7 +38,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Network:
-    """The network's layers; embedding and head may be None."""
+    """The embedding, the recurrent layers and the output layer of a network."""
 
     def __init__(self, workload: Workload) -> None:
         self.cell, self.every_step = workload.cell, workload.every_step
@@ -82,7 +82,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
-    """Yield (common name, own name, variable): ``("weight_ih_l0", "l0.kernel", …)``."""
+    """Yield (lstmprof's name, Keras's name, variable): ``("bias_l0", "l0.bias", …)``."""
     if module.embedding is not None:
         yield "embedding", "embedding.embeddings", module.embedding.embeddings
     if module.head is not None:

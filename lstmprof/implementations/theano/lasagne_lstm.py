@@ -42,7 +42,7 @@ NEGATED = {"updategate"}
 
 
 def _lasagne() -> Any:
-    """Import Lasagne, with a stand-in for a module that Theano 1.0 no longer has."""
+    """Import Lasagne after replacing a module that Theano 1.0 no longer has."""
     name = "theano.tensor.signal.downsample"
     stand_in: Any = types.ModuleType(name)
     stand_in.max_pool_2d = theano.tensor.signal.pool.pool_2d
@@ -54,7 +54,7 @@ def _lasagne() -> Any:
 
 
 class Network:
-    """The network's layers; the recurrent ones by name (``l0``, ``l0_reverse`` …)."""
+    """The layers of a network. ``recurrent`` maps names, such as ``l0``, to layers."""
 
     def __init__(self, workload: Workload) -> None:
         lasagne = _lasagne()
@@ -116,7 +116,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
-    """Map ``weight_ih_l0`` to Lasagne's (name, variable, gate) of each gate."""
+    """Map a weight, such as ``bias_l0``, to (Lasagne's name, variable, gate) per gate."""
     names: Dict[str, List[Tuple[str, Any, str]]] = {}
     for slot, layer in module.recurrent.items():
         for shared, own in (("weight_ih", "W_in_to_"), ("weight_hh", "W_hid_to_"), ("bias", "b_")):

@@ -24,7 +24,7 @@ Names = Mapping[str, Optional[str]]
 
 
 class Layers(torch.nn.Module):  # type: ignore[misc]
-    """A network of cells, named ``l0``, ``l0_reverse``, ``l1`` …, and a head."""
+    """A network with one cell per layer and direction, such as ``l0_reverse``."""
 
     def __init__(self, workload: Workload, cell: Callable[[int, int], torch.nn.Module]) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         self.head = head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs ([time,] batch, classes); inputs are (time, batch[, features])."""
+        """Map inputs (time, batch[, features]) to outputs ([time,] batch, classes)."""
         steps = list(self.embedding(inputs).unbind(0))
         masks = None if lengths is None else _masks(steps, lengths)
         for layer in range(self.layers):
@@ -63,7 +63,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
     def _run(
         self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
     ) -> List[torch.Tensor]:
-        """Return a cell's outputs at every time step, in time order."""
+        """Run one cell over all time steps; return the outputs in time order."""
         cell = self.cells[slot]
         state = (steps[0].new_zeros(len(steps[0]), self.hidden),) * 2
         outputs = []
@@ -76,7 +76,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         return outputs[::-1] if slot.endswith("_reverse") else outputs
 
     def shared_names(self) -> Names:
-        """Map PyTorch's names to common names: ``cells.l0.bias`` -> ``bias_l0``."""
+        """Map PyTorch's names to lstmprof's: ``cells.l0.bias`` -> ``bias_l0``."""
         names: Dict[str, Optional[str]] = {}
         for name, _ in self.cells.named_parameters():
             slot, kind = name.split(".")
@@ -98,7 +98,7 @@ def parameters(module: torch.nn.Module) -> Dict[str, Any]:
 
 
 def nothing() -> torch.nn.Module:
-    # PyTorch 1.0 has no ``Identity``; an empty Sequential does the same
+    # use an empty Sequential instead of ``Identity``, which PyTorch 1.0 lacks
     return getattr(torch.nn, "Identity", torch.nn.Sequential)()
 
 
@@ -129,7 +129,7 @@ def _names(module: torch.nn.Module) -> Names:
 
 
 def load(module: torch.nn.Module, weights: Mapping[str, Any]) -> None:
-    """Copy the weights; other parameters become zero."""
+    """Copy the weights. Set the other parameters, second biases, to 0."""
     names = _names(module)
     with torch.no_grad():
         for name, parameter in module.named_parameters():

@@ -30,7 +30,7 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "op_inputs", "
 TIME_MAJOR = True
 KERNELS = (("aoti_torch_cpu_mkldnn_rnn_layer", "oneDNN, called by AOTInductor's library"),)
 OPTIONS = {"cpp.enable_kernel_profile": True}
-#: Functions that the compiled library calls for one direction of an LSTM layer, and for a matmul.
+#: Functions in the compiled library: one direction of an LSTM layer, and a matmul.
 LAYER, PRODUCT = "aoti_torch_cpu_mkldnn_rnn_layer", "aoti_torch_cpu_mm_out"
 
 
@@ -73,7 +73,7 @@ def build(workload: Workload) -> Network:
 
 def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
     """Yield (op, input shapes, dtypes) of each LSTM layer and matmul on a CPU."""
-    # read the graph: a profile has only the names of the compiled library's functions
+    # read the shapes from the graph, because a profile has only names of functions
     for node in module.exported.graph.nodes if module.exported is not None else ():
         if node.target is torch.ops.aten.lstm.input:
             data, _, parameters_of_layers = (_tensors(argument) for argument in node.args[:3])
@@ -89,7 +89,7 @@ def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
 
 
 def _tensors(argument: Any) -> List[Any]:
-    """Return example outputs of graph nodes, which show shapes and dtypes."""
+    """Return the fake tensors of graph nodes, which have shapes and dtypes."""
     nodes = argument if isinstance(argument, (list, tuple)) else [argument]
     return [node.meta["val"] for node in nodes]
 

@@ -41,7 +41,7 @@ KERNELS = (
     ("aten::gru", "ATen"),
     ("aten::rnn_tanh", "ATen"),
 )
-#: Whether PyTorch can sort sequences by length; PyTorch 1.0 cannot.
+#: Whether ``pack_padded_sequence`` can sort sequences by length (not in PyTorch 1.0).
 SORTS = "enforce_sorted" in inspect.signature(pack_padded_sequence).parameters
 LAYERS = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}
 
@@ -69,7 +69,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return self.head(outputs if self.every_step else layers.last(outputs, lengths))
 
     def _packed(self, inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return outputs (time, batch, width) of sequences with these lengths."""
+        """Run the LSTM on a PackedSequence; return padded outputs (time, batch, width)."""
         if SORTS:
             packed = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
             return pad_packed_sequence(self.lstm(packed)[0], total_length=len(inputs))[0]
@@ -79,7 +79,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return outputs[:, longest_first.sort()[1]]
 
     def shared_names(self) -> layers.Names:
-        """Map PyTorch's names: ``lstm.bias_ih_l0`` -> ``bias_l0``, ``lstm.bias_hh_l0`` -> None."""
+        """Map PyTorch's names to lstmprof's, and second biases (``bias_hh_l0``) to None."""
         return {
             "lstm." + key: None if key.startswith("bias_hh") else key.replace("bias_ih", "bias")
             for key, _ in self.lstm.named_parameters()

@@ -1,7 +1,10 @@
-"""The charts of a report, one module per sort of chart.
+"""The charts of a report, one module per type of chart, such as ``times``.
 
-Each module has ``figures(report)``, which returns the charts with title and sentence, and
-``chart(rows)``, which draws one chart from the columns ``COLUMNS``.
+Every module has these names::
+
+    COLUMNS            columns of the rows that a chart shows
+    figures(report)    returns the charts, with a title and a sentence about the main result
+    chart(rows)        draws one chart
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ CHARTS = (
     "roofline",
     "stability",
 )
-#: Width of a chart in a separate file, and pixels of a PNG per pixel of the chart.
+#: Width in pixels of a chart in a separate file. Pixels of a PNG per pixel of the chart.
 WIDTH, SCALE = 860, 2
 _CONFIG = {"view": {"stroke": None}, "axis": {"grid": False}, "background": "white"}
 #: Properties that Vega-Lite allows only at the top of a specification with several charts.
@@ -38,7 +41,6 @@ _OF_WHOLE = ("$schema", "config", "padding", "autosize", "background", "usermeta
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return the figures of all charts that have data."""
     modules = [importlib.import_module(f"{__name__}.{name}") for name in CHARTS]
     return [figure for module in modules for figure in module.figures(report)]
 
@@ -71,14 +73,14 @@ def alone(figure: Figure) -> Spec:
 def stacked(figures: Sequence[Figure]) -> Spec:
     """Return one Vega-Lite specification with the figures below each other."""
     specs = [alone(figure) for figure in figures]
-    # keep padding, configuration and parameters at the top, where Vega-Lite requires them
+    # Vega-Lite requires padding, configuration and parameters at the top
     whole = {key: specs[0][key] for key in _OF_WHOLE if key in specs[0]}
     parameters = {p["name"]: p for spec in specs for p in spec.get("params", ())}
     if parameters:
         whole["params"] = list(parameters.values())
     parts = [{k: v for k, v in s.items() if k not in (*_OF_WHOLE, "params")} for s in specs]
     for part in parts:
-        # remove the name of the data: Vega-Lite forbids two data sets of the same name
+        # remove the name, because Vega-Lite forbids two data sets with one name
         part["data"] = {key: value for key, value in part["data"].items() if key != "name"}
     return {**whole, "vconcat": parts}
 

@@ -19,7 +19,7 @@ COLUMNS = ("lane", "collective", "collectives", "late_ns", "last_in", "step", "n
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure per run whose collectives can be matched across ranks."""
+    """Return one heat map per run with collectives that all ranks ran."""
     return [
         Figure(
             key=f"ranks-late-{place}",
@@ -35,7 +35,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Name the rank that arrives latest on average, and say how often it arrives last."""
+    """Name the rank that arrives latest on average."""
     late, of, last = Counter[str](), Counter[str](), Counter[str]()
     for row in rows:
         late[row["lane"]] += row["late_ns"] * row["collectives"]
@@ -50,7 +50,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one row per rank, and one cell per group of collectives."""
+    """Draw one row per rank, and one cell per group of successive collectives."""
     colour = alt.Color(
         "ms:Q",
         scale=alt.Scale(range=list(drawing.LATE_COLOURS), zero=True, interpolate="rgb"),

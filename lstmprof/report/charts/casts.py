@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure, if a run spends enough time on casts."""
+    """Return one figure if a run spends at least ``LEAST_SHARE`` of its time on casts."""
     rows = drawn(report.casts)
     if not rows:
         return []
@@ -45,7 +45,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _shares(rows: Rows) -> dict[str, float]:
-    """Return each run's share of time in casts, the largest share first."""
+    """Return each run's share of time in casts, largest share first."""
     shares: dict[str, float] = {}
     for row in rows:
         shares[row["run"]] = shares.get(row["run"], 0.0) + (row["share"] or 0.0)
@@ -53,7 +53,7 @@ def _shares(rows: Rows) -> dict[str, float]:
 
 
 def drawn(rows: Rows) -> Rows:
-    """Return the rows of the runs that spend enough time on casts to be drawn."""
+    """Return the rows of runs that spend at least ``LEAST_SHARE`` of time on casts."""
     shares = _shares(rows)
     return [row for row in rows if shares[row["run"]] >= LEAST_SHARE]
 

@@ -20,7 +20,7 @@ from lstmprof.report.palette import PARTS, order_of, part_of
 TITLE = "Kernels and launch gaps"
 COLUMNS = ("name", "category", "count", "dur_p50_ns", "gap_p50_ns")
 ABOVE, BELOW = "gap longer than kernel", "kernel hides the next launch"
-#: Height of the chart in pixels, and number of points of its curved line.
+#: Height of the chart in pixels. Number of points of the line of equal times, which is curved.
 HEIGHT, _LINE_POINTS = 360, 24
 
 
@@ -45,14 +45,15 @@ def _base(row: Row) -> str:
 
 
 def sentence(rows: Rows) -> str:
-    """Count the launches of kernels that are shorter than the gap before them."""
+    """Count launches of kernels with a median gap above the median duration."""
     calls = sum(row["count"] for row in rows)
     above = sum(row["count"] for row in rows if row["gap_p50_ns"] > row["dur_p50_ns"])
     if not above:
         return "No kernel's median duration is shorter than its median gap."
     return (
-        f"{percent(above / calls)} of the kernel launches ({above:,} of {calls:,}) lie above the "
-        "line: the median gap before such a kernel is longer than its median duration."
+        f"{percent(above / calls)} of the kernel launches ({above:,} of {calls:,}) run kernels "
+        "above the line: the median gap before the kernel is longer than the kernel's median "
+        "duration."
     )
 
 

@@ -1,4 +1,4 @@
-"""Stacked bars of the parts of a step: busy by category, idle by cause."""
+"""Stacked bars of a step: busy time by category of work, idle time by cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = ("run", "label", "lane", "state", "part", "total_ns", "steps")
 _LETTER, _PADDING = 6.3, 8
 #: Assumed width of the longest bar in a separate file, in pixels.
 _PIXELS = 640
-#: Least luminance of bars with black text; darker bars have white text (WCAG 2.2).
+#: Luminance of bars above which text is black, not white (WCAG 2.2).
 _BLACK_FROM = 0.179
 
 
@@ -58,7 +58,7 @@ def sentence(rows: Rows, *, marked: bool = True) -> str:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the segments of each run's bar, with small parts joined."""
+    """Return the segments of each run's bar. All small parts form one segment."""
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row["run"], []).append(row)
@@ -115,7 +115,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             alt.Tooltip("steps:Q", title="profiled steps"),
         ],
     )
-    # compute widths from the data, because Vega renames the scales in ``charts.stacked``
+    # estimate the width if there is no scale ``x``: ``charts.stacked`` renames scales
     longest = max(lengths.values(), default=0.0) or 1.0
     wide = f"({_PIXELS} * (datum.end - datum.start) / {longest})"
     wide = f"((scale('x', datum.end) - scale('x', datum.start)) || {wide})"

@@ -1,4 +1,4 @@
-"""Stacked bars of the mean step of each rank: busy and idle time by family of related parts."""
+"""Stacked bars of each rank's mean step, by family, such as host overhead."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _longest(what: str, spent: Counter[str]) -> list[str]:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the segments of all bars, without very small ones."""
+    """Return the segments of all bars, without segments under ``LEAST_SHARE``."""
     spent: Counter[tuple[str, str]] = Counter()
     whole: Counter[str] = Counter()
     for row in rows:

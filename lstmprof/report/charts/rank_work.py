@@ -21,8 +21,8 @@ def figures(report: Report) -> list[Figure]:
             kind="Heat map of work by rank and step",
             sentence=sentence(rows),
             caption=(
-                f"% above or below the mean of all ranks; colours end at ±{drawing.MOST_PERCENT} % "
-                "· work: busy time without communication"
+                "% above or below the mean of all ranks; colour scale ends at "
+                f"±{drawing.MOST_PERCENT} % · work: busy time without communication"
             ),
             ran=drawing.ran([facts]),
             spec=drawing.specification(chart(rows)),
@@ -35,15 +35,17 @@ def figures(report: Report) -> list[Figure]:
 def sentence(rows: Rows) -> str:
     """Name the rank and step with the most work relative to other ranks."""
     most = max(rows, key=lambda row: row["off_share"])
-    step = f"step {most['step']}" + (" and the steps after it" if most["steps"] > 1 else "")
+    first, number = most["step"], most["steps"]
+    where = f"step {first}" if number == 1 else f"the {number} steps from step {first} on"
     return (
-        f"Work is least even in {step}: {most['lane']} works {milliseconds(most['work_ns'])} ms, "
-        f"{percent(most['off_share'])} more than the mean of all ranks."
+        f"The work of the ranks is most uneven in {where}: {most['lane']} works "
+        f"{milliseconds(most['work_ns'])} ms per step, {percent(most['off_share'])} more than the "
+        "mean of all ranks."
     )
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one cell per rank and group of steps, by deviation from the ranks' mean."""
+    """Draw one cell per rank and group of steps, coloured by deviation from the mean."""
     tooltip = [
         alt.Tooltip("step:Q"),
         alt.Tooltip("steps:Q", title="steps in this cell"),

@@ -1,4 +1,4 @@
-"""Bar chart of the roofline: the least time at the device's peak rates, as a share of the step."""
+"""Bar chart of the least time at peak rates, as a share of the step time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Heat map of the iterations of each run, coloured by their deviation from the median iteration.
+"""Draw a heat map with one row per run: iterations, coloured by the deviation from the median.
 
-A drift shows as a change of colour from left to right, two modes as alternating colours, and a
-preempted iteration as a single cell. A gap is where the step was profiled, or where a new process
-began.
+A drift changes the colour from left to right. Two alternating colours are two modes, and a single
+cell of another colour is a preempted iteration. A row has a gap at a profiled step, and where a
+new process begins.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def figures(report: Report) -> Iterator[Figure]:
     for group, rows in report.by_group(report.stability):
         runs = report.members(group)
         n = drawing.span((facts.iterations for facts in runs), "iterations")
-        unit = f"% above or below the run's median; colours end at ±{drawing.MOST_PERCENT} %"
+        unit = f"% above or below the run's median; colour scale ends at ±{drawing.MOST_PERCENT} %"
         yield Figure(
             key=f"stability-{group.number}",
             title=f"{TITLE}: {group.conditions}",
@@ -37,12 +37,12 @@ def figures(report: Report) -> Iterator[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Name the run whose iterations vary most, by their interquartile range."""
+    """Name the run with the largest interquartile range relative to the median."""
     labels = sorted({row["label"] for row in rows})
     label = max(labels, key=lambda label: _middle_half(rows, label))
     most = " varies most" if len(labels) > 1 else ""
     half = percent(_middle_half(rows, label))
-    return f"{label}{most}: the interquartile range of its iterations is {half} of the median."
+    return f"{label}{most}: the interquartile range of the iteration times is {half} of the median."
 
 
 def _middle_half(rows: Rows, label: str) -> float:
@@ -51,7 +51,7 @@ def _middle_half(rows: Rows, label: str) -> float:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw one row of cells per run, with time from left to right."""
+    """Draw one row of cells per run, with iterations from left to right."""
     labels = sorted({row["label"] for row in rows})
     values = [{**row, "off_share": round(row["off_share"], 5)} for row in rows]
     whole: drawing.Drawn = (

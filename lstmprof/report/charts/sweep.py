@@ -9,7 +9,7 @@ from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "Sizes"
 COLUMNS = (*("run", "implementation", "conditions", "hidden", "batch", "time_steps", "step_ns"),)
-#: Position on the scale of greys (0 to 1) below which cells have white text (WCAG 2.2).
+#: Position on the scale of greys (0 light, 1 dark) above which text is white (WCAG 2.2).
 _BLACK_UNTIL = 0.64
 
 
@@ -37,7 +37,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Name the implementations whose times grow most and least with the network."""
+    """Name the implementations whose step times grow most and least with size."""
     steps: dict[str, list[float]] = {}
     for row in rows:
         steps.setdefault(name(row), []).append(row["step_ns"])
@@ -49,13 +49,13 @@ def sentence(rows: Rows) -> str:
     if least == most:
         return f"{first}."
     return (
-        f"{first}, {least} {growth[least]:,.1f}×. Fixed overhead dominates if all times in a row "
-        "of the chart are equal."
+        f"{first}; for {least}, this ratio is {growth[least]:,.1f}×. A ratio near 1 means that "
+        "most of the time is overhead, which is the same for every size."
     )
 
 
 def name(row: Row) -> str:
-    """Return the label of a row of the chart: the implementation, and its conditions."""
+    """Return the label of a row: the implementation and conditions, such as precision."""
     return ", ".join(text for text in (row["implementation"], row["conditions"]) if text)
 
 

@@ -65,7 +65,7 @@ def _overlap(first: Row, second: Row) -> bool:
 
 
 def _labelled(rows: Rows) -> Iterator[Row]:
-    """Add the text beside each point, such as ``12.3 to 14.5`` ms for several runs."""
+    """Add a point's label in ms: ``12.3``, or ``12.3 to 14.5`` for several runs."""
     places: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         places.setdefault((row["implementation"], row["version"]), []).append(row)

@@ -73,7 +73,10 @@ def caption(pair: Pair) -> str:
     clean = pair.fast.span is not None and pair.slow.span is not None
     steps = " and ".join(dict.fromkeys(str(run.steps) for run in (pair.fast, pair.slow)))
     what = "clean steps" if clean else "means"
-    return f"ms per step · {what} from {steps} profiled steps; kinds under 1 % are left out"
+    return (
+        f"ms per step · {what} from {steps} profiled steps · without kinds of time that differ by "
+        "less than 1 % of the longer step"
+    )
 
 
 def bars(rows: Rows, fast: str = "faster run", slow: str = "slower run") -> list[Row]:
@@ -101,7 +104,7 @@ def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Row:
 def chart(
     rows: Rows, most: int | None = None, fast: str = "faster run", slow: str = "slower run"
 ) -> drawing.Drawn:
-    """Draw the bars, with room for the ``most`` bars of any pair."""
+    """Draw the bars, and leave room for ``most`` bars, which another pair may have."""
     drawn = bars(rows, fast, slow)
     base = (
         alt.Chart(drawing.inline(drawn))

@@ -53,7 +53,7 @@ SECTIONS = (
     ("stability", "Stability over iterations"),
     ("kernels", "Longest kernels and ops"),
 )
-#: Chart → CSS classes that reserve its space, so that nothing moves when the chart is drawn.
+#: CSS classes per chart. They reserve space, so that nothing moves when the chart is drawn.
 _RESERVED = {
     "times": "tall",
     "ledger": "tall",
@@ -69,7 +69,8 @@ _RESERVED = {
 }
 _TABLES = ("layers", "critical_path", "ranks", "kernels")
 KERNELS = ("run", "rank", "device", "name", "category", "count", "total_ns", "p50_ns", "share")
-#: Most verdicts on a fully unfolded page; with more, only the first block of cards is unfolded.
+#: Largest number of verdicts on an unfolded page. With more verdicts, only the first block of cards
+#: is unfolded.
 MOST_VERDICTS = 8
 _HERE = Path(__file__).parent
 
@@ -85,7 +86,6 @@ def _template() -> Template:
 
 
 def page(report: Report) -> str:
-    """Return the report as an HTML page."""
     drawn = figures(report)
     return _template().render(
         report=report,
@@ -140,7 +140,7 @@ def save(html: str, path: Path) -> int:
 
 
 def refuse(path: Path, *, force: bool) -> None:
-    """Check that the page may be written to ``path``."""
+    """Raise an error if ``path`` exists, unless ``force`` is set."""
     check_file(path, force=force, next_step="add --force to overwrite it, or choose another -o")
 
 
@@ -180,7 +180,7 @@ def _when(report: Report) -> str:
     return " · ".join(text for text in (", ".join(devices), " … ".join(ends)) if text)
 
 
-#: Kind of time → work that the kind includes in addition to its text in ``causes.KINDS``.
+#: Additions to the meanings of kinds of time in ``causes.KINDS``.
 _INCLUDED = {
     causes.GEMM: "also convolutions, attention and recurrent layer ops",
     causes.MEMORY: "also the loss, the optimizer and random numbers",
@@ -229,7 +229,6 @@ def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
 
 
 def _undrawn(report: Report) -> Iterator[str]:
-    """Yield a sentence for each run with ranks that have no timeline."""
     for facts in report.runs:
         drawn = {timeline.rank for timeline in report.timelines if timeline.run == facts.run}
         if len(drawn) < facts.ranks:
@@ -315,7 +314,7 @@ def stacks(icicle: Icicle) -> dict[str, Any]:
 
 
 def timeline_height(report: Report) -> int:
-    """Return the height in pixels of the first timeline, as timeline.js draws it."""
+    """Return the height in pixels that timeline.js gives to the first timeline."""
     first = report.timelines[0] if report.timelines else None
     tracks, lanes = (first.tracks, first.lanes) if first else ((), ())
     heights = {"account": 26, "stream": 18, "host": 13}
@@ -324,7 +323,7 @@ def timeline_height(report: Report) -> int:
 
 
 def stacks_height(report: Report) -> int:
-    """Return the height in pixels of the first icicle, as icicle.js draws it."""
+    """Return the height in pixels that icicle.js gives to the first icicle."""
     depth: list[int] = []
     for above in report.icicles[0].columns["above"] if report.icicles else ():
         depth.append(depth[above] + 1 if above >= 0 else 1)

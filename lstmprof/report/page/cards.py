@@ -19,7 +19,7 @@ from lstmprof.diagnose.verdict.verdict_text import (
 from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
 
-#: Most unfolded cards of a block; further cards show only their first line.
+#: Largest number of unfolded cards in a block; other cards show only their first line.
 MOST_OPEN = 4
 
 
@@ -99,7 +99,6 @@ def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
 
 
 def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
-    """Return the warnings of all diagnoses, each text once."""
     texts = (
         f"{d.slow.label}: {text}" if d.fast is None else text
         for d in diagnoses
@@ -109,7 +108,6 @@ def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
 
 
 def _cards(diagnoses: Sequence[Diagnosis]) -> tuple[Card, ...]:
-    """Return the cards, the worst verdict first."""
     return tuple(_card(d, is_open=n < MOST_OPEN) for n, d in enumerate(worst_first(diagnoses)))
 
 

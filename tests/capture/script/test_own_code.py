@@ -485,8 +485,8 @@ def test_a_gan_with_a_worker_and_accumulated_gradients_is_measured(tmp_path: Pat
     lines = [line for line in ended.stderr.splitlines() if line.startswith("lstmprof: ")]
     assert ended.returncode == 6, ended.stderr
     assert lines == [
-        "lstmprof: each call of Adam ends a step (it is called last); calls of SGD do not; if that "
-        "is wrong, name the function that runs one step with --step-function",
+        "lstmprof: each call of Adam ends a step (it is called last); calls of SGD do not; if this "
+        "is wrong, name the function that runs one step: --step-function NAME",
         "lstmprof: the script runs 5 backward passes per step",
         "lstmprof: wrote traces/gan; next: lstmprof diagnose traces/gan",
     ]

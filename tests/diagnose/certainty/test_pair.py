@@ -158,13 +158,22 @@ def layer(
         ([layer("layer op", "aten::lstm", 50, 1, 0.1)] * 10, "1 aten::lstm call per step"),
         ([layer("layer op", "aten::lstm", 1, 1, 50.0)], "50 aten::lstm calls per step"),
         ([layer("layer op", "aten::lstm", 1, 1, None)], "1 aten::lstm call per step"),
-        ([layer("loop", None, 20)], "a loop of 20 cells per step"),
-        ([layer("loop", None, 20, 1, 3.0)], "3 loops of 20 cells per step"),
-        ([layer("loop", None, 20)] * 2, "2 loops of 20 cells per step"),
-        ([layer("loop", None, n) for n in (29, 40)], "2 loops with 69 cells in all per step"),
-        ([layer("loop", None, n, 1, 0.5) for n in (23, 24)], "a loop of 23.5 cells per step"),
+        ([layer("loop", None, 20)], "a loop runs the cell 20 times per step"),
+        ([layer("loop", None, 20, 1, 3.0)], "3 loops run the cell 20 times each per step"),
+        ([layer("loop", None, 20)] * 2, "2 loops run the cell 20 times each per step"),
+        (
+            [layer("loop", None, n) for n in (29, 40)],
+            "2 loops run the cell 69 times in all per step",
+        ),
+        (
+            [layer("loop", None, n, 1, 0.5) for n in (23, 24)],
+            "a loop runs the cell 23.5 times per step",
+        ),
         ([layer("loop", None, None)], ""),
-        ([layer("layer op", "aten::lstm", 9), layer("loop", None, 20, 2)], "a loop of 20 cells"),
+        (
+            [layer("layer op", "aten::lstm", 9), layer("loop", None, 20, 2)],
+            "a loop runs the cell 20 times",
+        ),
     ],
 )
 def test_a_layer_is_called_by_its_calls(rows: list[dict[str, Any]], words: str) -> None:

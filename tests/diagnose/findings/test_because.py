@@ -352,4 +352,4 @@ def test_the_step_itself_is_no_culprit_of_the_step() -> None:
 
     assert in_order(of(3, 1), "3.0 ms", "outside the step's ranges")
     assert of(30, 1) == ""
-    assert in_order(of(1, 3), "backward", "3.0 ms")
+    assert in_order(of(1, 3), "3.0 ms", "backward")

@@ -61,7 +61,7 @@ def test_a_reason_is_what_adds_a_good_part_of_the_finding() -> None:
     )
     assert (many.verdict.bottleneck_ns, many.verdict.evidence) == (20 * MS, "")
     one = compare(fast, profile(contributor("idle", "python", 29 * MS, "forward"), name="b"))
-    assert "forward takes 29.0 ms" in one.verdict.evidence
+    assert "29.0 ms are in forward" in one.verdict.evidence
     assert "baseline: 9.0 ms" in one.verdict.evidence
     assert one.verdict.certainty == "likely"  # neither was timed
     assert len(one.verdict.reasons) == 1

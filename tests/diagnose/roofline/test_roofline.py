@@ -121,4 +121,4 @@ def test_the_short_asr_network_is_bound_by_its_products_on_a_cpu() -> None:
 def test_work_that_took_less_than_its_least_is_explained(busy_ns: int, told: bool) -> None:
     reaches = (Reach(("gemm",), 90 * MS, 60 * MS), Reach(("optimizer",), busy_ns, 20 * MS))
     said = roofline_sentence(Roofline(100 * MS, Peaks(1.0, 1.0), (), reaches))
-    assert ("100 %" in said and "optimizer" in said) == told
+    assert ("optimizer" in said) == told

@@ -29,7 +29,7 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """One library's kernels or ops of recurrent layers, matched by name."""
+    """One library's recurrent kernels or ops, and the pattern of their names."""
 
     form: str
     framework: str
@@ -64,7 +64,7 @@ _BACKWARD = re.compile(r"(?i)_bp|backward")
 
 
 def named_calls(events: EventTable) -> Iterator[Call]:
-    """Yield calls of recurrent layers that only kernel or op names show."""
+    """Yield calls that only the names of kernels or ops show to be recurrent."""
     unlaunched = events.rows_named("op_id") == NONE  # else the op shows the layer
     for family in _FAMILIES:
         named = events.where_name(family.pattern.search)
@@ -75,7 +75,7 @@ def named_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
-    """Yield one layer call that consists of all ``rows``, unless all are backward."""
+    """Yield one call of all ``rows``; yield nothing if all rows are backward work."""
     codes, texts = events.texts("name")
     names = [texts[code] for code in codes[rows].tolist()]
     back = np.array([bool(_BACKWARD.search(name)) for name in names])
@@ -102,7 +102,7 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
     )
 
 
-#: Functions that find recurrent layers; no two functions find the same layer.
+#: Functions that find recurrent layers. At most one function finds a given layer.
 RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     layer_calls,
     loop_calls,
@@ -120,7 +120,7 @@ _HINT = re.compile(r"lstm|gru|rnn|sigmoid|logistic|while|scan\{|theano|compiled"
 
 
 def recurrent_calls(events: EventTable) -> list[Call]:
-    """Return the calls of recurrent layers and loops of cells in annotated ``events``."""
+    """Return the calls of recurrent layers and loops of cells."""
     texts = (events.column(name).unique().to_pylist() for name in ("name", "op_name"))
     if not any(_HINT.search(text) for listed in texts for text in listed if text):
         return []
@@ -143,7 +143,7 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """Yield the rows of each batch of whole steps (None: all rows)."""
+    """Divide a large table into batches of whole steps (None: a batch of all rows)."""
     if len(events) <= CACHED_ROWS:
         yield None
         return

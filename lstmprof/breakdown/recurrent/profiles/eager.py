@@ -1,17 +1,9 @@
 """Cells and layers that JAX and Keras run op by op.
 
-Outside of ``jax.jit``, each op of JAX is a compiled program of its own, such as
-``jit(dot)/dot_general``. Programs overtake each other on several threads, so their order shows no
-time step, but their number shows the cells. An LSTM cell has two tanhs as wide as its state, a GRU
-cell has one, and the outputs of a cell's matmuls are the gates of x and of h.
-
-If inputs are as wide as the state, several layers look like one layer with more time steps, and so
-do two directions. Then only the number of cells is known. A matmul that reads two states shows that
-there may be two directions.
-
-Keras's layers on TensorFlow are recognised by the ranges of ``lstmprof run``, such as
-``keras.layers.LSTM lstm_1``, with the shapes of the input, kernel and recurrent kernel. An input
-(batch, time, features) belongs to a layer, (batch, features) to a cell in a loop in Python.
+Without ``jax.jit``, JAX runs each op as a program, such as ``jit(dot)/dot_general``. Programs
+overtake each other, so the number of tanhs shows the number of cells. ``lstmprof run`` marks the
+layers of Keras on TensorFlow by ranges, such as ``keras.layers.LSTM lstm_1``, with the shapes of
+the input, kernel and recurrent kernel.
 """
 
 from __future__ import annotations
@@ -31,7 +23,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, KERAS_LAYER
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: Fewest cells per step of a recurrent network; other networks may have fewer.
+#: Smallest number of cells per step at which lstmprof assumes a recurrent network.
 LEAST_CELLS = 3
 _PRODUCT = re.compile(r"jit\(_?(?:dot|dot_general|matmul|einsum|tensordot|inner)\)/dot_general")
 _TANH = re.compile(r"jit\(tanh\)/tanh")
@@ -42,7 +34,7 @@ _TANHS = {"lstm": 2, "gru": 1}
 
 @dataclass(frozen=True)
 class _Program:
-    """One run of a JAX program: a matmul, σ or tanh, with its operands' shapes."""
+    """A matmul, σ or tanh that JAX ran as a program, with its operands' shapes."""
 
     row: int
     role: int
@@ -51,7 +43,7 @@ class _Program:
 
 
 def jax_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the recurrent calls that JAX ran op by op: one per step and size of the state."""
+    """Yield the recurrent calls that JAX ran op by op: one per step and state shape."""
     kinds = events.is_kind("op", *ACTIVITY_KINDS)
     roles = np.where(kinds, events.mapped("op_name", _role, NONE), NONE)
     rows = np.flatnonzero(roles != NONE)
@@ -73,7 +65,7 @@ def _role(path: str) -> int:
 
 
 def _loops(events: EventTable, inputs: Inputs, programs: Sequence[_Program]) -> Iterator[Loop]:
-    """Yield one loop per size of the state, with all cells of this size in one step."""
+    """Yield one loop per state shape, with all cells of one step that have this shape."""
     tanhs = [program for program in programs if program.role == TANH and program.data]
     last_ns = max((int(events.start_ns[tanh.row]) for tanh in tanhs), default=0)
     forward = [program for program in programs if events.start_ns[program.row] <= last_ns]
@@ -103,6 +95,8 @@ def _loops(events: EventTable, inputs: Inputs, programs: Sequence[_Program]) -> 
                 units=tuple(replace(unit, dtype=dtype) for unit in units),
                 rows=np.array([program.row for program in forward if program in own]),
                 backward=np.array(backward, dtype=np.int64),
+                # uncertain if inputs are as wide as the state: a second layer looks like time steps
+                # uncertain if a matmul reads two states: there may be two directions
                 time_steps_certain=units[0].inputs != units[0].hidden
                 and not any(p.weight and p.weight[0] == 2 * state[1] for p in set(programs) - own)
                 and events.ints("step", UNKNOWN)[programs[0].row] != UNKNOWN,
@@ -126,7 +120,7 @@ def _products(forward: Sequence[_Program], state: Shape, gates: int) -> Iterator
 def _units(
     cell: str, state: Shape, cells: int, products: Sequence[_Program]
 ) -> tuple[tuple[Network, ...], int]:
-    """Return the layers, the first one first, and the number of time steps."""
+    """Return the layers, from the first to the last, and the number of time steps."""
     batch, hidden = state
     outputs: Counter[int] = Counter()  # input width → number of gates computed from it
     for product in products:
@@ -139,7 +133,7 @@ def _units(
         return (replace(unit, inputs=widths[0] - hidden),), cells
     if gates != 2 * whole or len(widths) > 1:
         return (), 0
-    # count layers as wide as the state as one layer with more time steps
+    # count layers with inputs as wide as the state as time steps of one layer
     if not widths:
         return (replace(unit, inputs=hidden),), cells
     count, rest = divmod(outputs[widths[0]], GATES[cell])
@@ -153,7 +147,7 @@ _KERAS_RANGE = re.compile(re.escape(KERAS_LAYER) + r"(?P<cell>\w+) (?P<name>.+)"
 
 
 def keras_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the calls of Keras's layers, and of cells that a step repeats."""
+    """Yield the calls of Keras's layers, and the loops of Keras's cells."""
     rows = np.flatnonzero(events.is_kind("range") & events.where_name(_KERAS_RANGE.fullmatch))
     if not len(rows):
         return
@@ -190,6 +184,7 @@ def _keras_layer(inputs: Inputs, row: int) -> Network | None:
         return None
     data, weight, recurrent = shapes
     return Network(
+        # a layer reads (batch, time, features), a cell reads (batch, features)
         time_steps=data[1] if len(data) == 3 else None,
         batch=data[0],
         inputs=weight[0],

@@ -1,11 +1,10 @@
-"""Recurrent layers of engines that run ONNX graphs, from the recorded inputs of their nodes.
+"""Recurrent layers that ONNX Runtime and OpenVINO run as nodes. The inputs show the sizes:
 
 - ONNX: X (time, batch, inputs), W (directions, gates·hidden, inputs), R (directions, gates·hidden,
   hidden), B (directions, 2·gates·hidden), sequence_lens (batch), states (directions, batch,
-  hidden). ONNX Runtime omits absent inputs, and W and R if it prepacked them.
-- OpenVINO: X (batch, time, inputs), states (batch, directions, hidden), lengths, W, R and B; one
-  node per direction. Sequences of several lengths become a ``TensorIterator``, which is not
-  recognised, because any other loop may be one.
+  hidden). ONNX Runtime records no absent inputs, and no prepacked W and R.
+- OpenVINO, one node per direction: X (batch, time, inputs), states (batch, directions, hidden),
+  lengths, W, R and B.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, by_step, in_order, shape_at
 from lstmprof.events.table import UNKNOWN, EventTable
 
+#: Pattern of the names of layers. OpenVINO runs sequences of several lengths as ``TensorIterator``,
+#: which the pattern omits, because any loop may be a ``TensorIterator``.
 _LAYER = re.compile(
     r"onnxruntime::(?:DynamicQuantize)?(LSTM|GRU|RNN)|openvino::(LSTM|GRU|RNN)Sequence"
 )
@@ -33,7 +34,7 @@ _LENGTHS = "int32"
 
 @dataclass(frozen=True)
 class _Node:
-    """A recurrent layer in a graph."""
+    """A node of an ONNX graph that computes a recurrent layer."""
 
     row: int
     name: str
@@ -50,7 +51,7 @@ class _Node:
 
 
 def onnx_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the recurrent layers of graphs; a stack of layers is one call."""
+    """Yield one call per stack of recurrent layers in ONNX graphs."""
     is_layer = events.is_kind("op") & events.where_name(_LAYER.fullmatch)
     layers = np.flatnonzero(is_layer)
     if not len(layers):
@@ -69,8 +70,8 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _width_in_any_step(width: int | None, step_widths: Sequence[int | None]) -> int | None:
-    """Return ``width``, or the width in the other steps if it is missing."""
-    # take another step's width: nodes that take less than 1 µs have no event
+    """Return ``width``, or the only width in other steps if ``width`` is None."""
+    # use another step's width: nodes that take less than 1 µs have no event
     others = set(step_widths) - {None}
     return others.pop() if width is None and len(others) == 1 else width
 
@@ -78,7 +79,7 @@ def _width_in_any_step(width: int | None, step_widths: Sequence[int | None]) -> 
 def _calls(
     events: EventTable, nodes: Sequence[_Node], widths: Sequence[int | None]
 ) -> Iterator[Call]:
-    """Yield the recurrent calls that one engine ran in one step."""
+    """Yield the recurrent calls that ONNX Runtime or OpenVINO ran in one step."""
     loops = [_loop(node, width) for node, width in zip(nodes, widths, strict=True)]
     node_of = {node.row: node for node in nodes}
     for call in calls_of(events, nodes[0].engine, loops):
@@ -86,7 +87,7 @@ def _calls(
 
 
 def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
-    """Mark unknown directions, and sequences of different lengths."""
+    """Mark directions as unknown, or sequences as packed, if the nodes show this."""
     network = call.network
     if nodes[0].network.directions is None:
         network = replace(network, directions=None, cells=None)
@@ -99,7 +100,7 @@ def _loop(node: _Node, next_matmul_inputs: int | None) -> Loop:
     network = node.network
     directions = network.directions or 1
     if directions == 2 and network.hidden is not None:
-        # the next matmul reads the outputs of both directions, joined by one node
+        # one node computes both directions, so the next matmul reads the outputs of both
         next_matmul_inputs = 2 * network.hidden
     return layer_loop(
         replace(network, directions=None),
@@ -114,7 +115,7 @@ def _loop(node: _Node, next_matmul_inputs: int | None) -> Loop:
 def _widths_after(
     events: EventTable, inputs: Inputs, nodes: Sequence[_Node]
 ) -> Iterator[int | None]:
-    """Yield the input width of the next matmul after each node."""
+    """Yield the input width of the first matmul after each node (None: unknown)."""
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = nodes[0].row
     in_step = (rank == rank[first]) & (step == step[first])
@@ -146,7 +147,7 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
 
 
 def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -> Network:
-    """Add the sizes in the shapes of X (batch, time, inputs), and of the states."""
+    """Read the sizes from the shapes of X (batch, time, inputs) and of the state."""
     state = shape_at(list(shapes), 1, 3)
     return replace(
         network,
@@ -161,7 +162,7 @@ def _openvino_network(network: Network, shapes: Sequence[object], data: Shape) -
 def _onnx_network(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """Add the sizes in the shapes of X, R, B and states, if they agree."""
+    """Read the sizes from the shapes of X, and of R, B and the states if these agree."""
     units: set[tuple[int, int]] = set()
     matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
     for shape in matrices:

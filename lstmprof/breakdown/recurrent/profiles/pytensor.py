@@ -1,8 +1,8 @@
 """Loops of cells in PyTensor and Theano: a ``Scan``, whose operators repeat once per time step.
 
-Both directions of a layer may be merged into one Scan, with names joined by ``&``. Activations are
-hidden in fused operators (``Composite``), so only the shapes of the matmuls show the cells. The
-Scan of a gradient is called ``grad_of_<loop>``.
+Fused operators (``Composite``) hide the activations, so only the shapes of the matmuls show the
+cells. One Scan may run both directions of a layer, with names joined by ``&``. The Scan of a
+gradient is called ``grad_of_<loop>``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: Least number of repetitions in a Scan of cells.
+#: Smallest number of repetitions at which lstmprof treats repeated matmuls as a loop of cells.
 LEAST_REPETITIONS = 3
 
 _PRODUCT = re.compile(r"(?:pytensor|theano)::(?:Dot22|Dot22Scalar|Gemm|[Dd]ot|BatchedDot)\b")
@@ -70,15 +70,15 @@ def pytensor_calls(events: EventTable) -> Iterator[Call]:
 
 @dataclass(frozen=True)
 class _Scan:
-    """A forward Scan, the number of Scans merged into it, and its gradient Scans."""
+    """A forward Scan, and the rows of its gradient Scans."""
 
     row: int
-    merged: int
+    merged: int  # number of Scans that were merged into this Scan
     gradients: list[int]
 
 
 def _forward(names: Mapping[int, str]) -> list[_Scan]:
-    """Return the forward Scans in execution order, from {row: name}."""
+    """Return the forward Scans in execution order, with gradients, from {row: name}."""
     labels = {row: scan_label(name) or "" for row, name in names.items()}
     forward: dict[str, list[int]] = {}
     backward: dict[str, list[int]] = {}
@@ -96,7 +96,7 @@ def _forward(names: Mapping[int, str]) -> list[_Scan]:
 
 
 def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
-    """Return the gradients of each Scan, which run in reverse order."""
+    """Return the gradient Scans of each Scan; gradients run in reverse order."""
     if len(rows) == 1:
         return [list(backward)]
     paired = len(rows) == len(backward)
@@ -104,7 +104,7 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its matmuls show cells."""
+    """Yield ``scan`` as a loop if the shapes of its matmuls show cells."""
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _whole_repeat(operands)
     if run is None:
@@ -120,7 +120,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
         count, weights = longest, weights * (count // longest)
         units = _units(weights, shared)
     if not units and batch and len(set(weights)) == 1:
-        # add the matmul before the Scan, which may multiply x for all time steps
+        # add the matmul before the Scan, which may multiply x of all time steps
         units = _units([*weights, *_input_weight(inputs, before, weights[0], batch)], shared)
     merged = scan.merged
     if not units or merged % len(units) or count * len(units) % merged:
@@ -139,7 +139,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
 
 
 def _input_weight(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
-    """Find the weight by which x of all time steps was multiplied before the Scan."""
+    """Yield the weight of a matmul before the Scan that reads x of all time steps."""
     for product in reversed(products.tolist()):
         pair = _operands(inputs, product)
         if pair and pair[1][1] == weight[1] and not pair[0][0] % batch and pair[0][0] > batch:
@@ -154,7 +154,7 @@ def _operands(inputs: Inputs, row: int) -> tuple[Shape, Shape] | None:
 
 
 def _whole_repeat(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | None:
-    """Return the repeating pattern that all matmuls form."""
+    """Return the pattern that the list of matmuls repeats from start to end."""
     if None in operands or len(operands) < LEAST_REPETITIONS:
         return None
     numbers: dict[object, int] = {}
@@ -165,7 +165,7 @@ def _whole_repeat(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | No
 
 
 def _units(weights: Sequence[Shape], shared: Network) -> tuple[Network, ...]:
-    """Divide the weights' shapes among equal cells; return one network per cell."""
+    """Divide the weights among equal cells; return one network per cell."""
     counts = Counter(weights)
     alike = math.gcd(*counts.values())
     for cells in sorted({n for n in range(1, alike + 1) if alike % n == 0}):

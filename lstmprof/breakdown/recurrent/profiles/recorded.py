@@ -63,26 +63,27 @@ def _shape(entry: Any) -> Any:
 
 
 def shape_at(shapes: list[Any], number: int, dimensions: int) -> Shape | None:
-    """Return the shape of input ``number`` if it has this number of ``dimensions``."""
+    """Return the shape of input ``number`` (None: not this number of ``dimensions``)."""
     shape = shapes[number] if number < len(shapes) else None
     return shape if isinstance(shape, tuple) and len(shape) == dimensions else None
 
 
 def shapes_at(shapes: list[Any], number: int) -> list[Shape]:
-    """Return the shapes of the tensors in input ``number``, which is a list."""
+    """Return the shapes of the tensors in input ``number``, a list of tensors."""
     listed = shapes[number] if number < len(shapes) else None
     if not isinstance(listed, list):
         return []
     return [shape for shape in listed if isinstance(shape, tuple)]
 
 
-#: Longest pattern that is searched: a cell has fewer than ten entries, several layers some dozens.
+#: Most entries in a pattern: a cell has fewer than ten entries, such as matmuls and activations,
+#: and several layers have some dozens.
 LONGEST = 96
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """A pattern of ``period`` entries that occurs ``count`` times: ``a b a b a b`` is 2, 3."""
+    """A pattern that repeats: ``a b a b a b`` has period 2 and count 3."""
 
     start: int
     period: int
@@ -99,7 +100,7 @@ def repeats(
     begins: Callable[[Ints], bool],  # chooses among the rotations of a pattern
     least: int,  # fewest repetitions
 ) -> list[Repeat]:
-    """Find the repeated patterns in ``codes`` that ``wanted`` accepts."""
+    """Find stretches of ``codes`` that repeat a pattern which ``wanted`` accepts."""
     runs: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)
     # try the longest repetitions first
@@ -119,7 +120,7 @@ def repeats(
 
 
 def _periodic_parts(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, period, length) of the longest stretches of ``codes`` that repeat."""
+    """Yield (start, period, length) of each longest stretch of ``codes`` that repeats."""
     for period in range(1, min(LONGEST, len(codes) // least) + 1):
         same = np.concatenate(([0], (codes[period:] == codes[:-period]).astype(np.int8), [0]))
         edges = np.diff(same)

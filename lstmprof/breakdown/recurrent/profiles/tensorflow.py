@@ -1,13 +1,10 @@
 """Find TensorFlow's recurrent layers and loops of cells by names of nodes, ``<node>:<OpType>``.
 
-- One op for a layer: ``CudnnRNN…`` for all layers, ``BlockLSTM`` for one direction of one layer.
-- A loop: TensorFlow 2 names the nodes of its body ``<loop>/body/_<n>/<loop>/<node>``, its condition
-  ``<loop>/cond/…``, and its gradient ``gradient_tape/<loop>/…``; TensorFlow 1 has ``while/<node>``
-  and ``gradients/while/…``. The condition runs once more than the body in each run of the loop.
+::
 
-A loop has a cell if it has an op for a whole cell, a MatMul in a scope with a cell's name, a MatMul
-with σ and tanh, or MatMuls as wide as the gates. TensorFlow omits short σ and tanh ops from its
-profile, so the last case needs neither.
+    ``CudnnRNN…`` runs all layers, ``BlockLSTM`` one direction of one layer
+    loop in TensorFlow 2: <loop>/body/_<n>/<loop>/<node>, <loop>/cond/…, gradient_tape/<loop>/…
+    loop in TensorFlow 1: while/<node>, gradients/while/…
 """
 
 from __future__ import annotations
@@ -47,8 +44,8 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 
-#: Pattern of an event's name: path and op type, such as ``lstm/MatMul:MatMul``; on a GPU after the
-#: GPU's name.
+#: Pattern of the name of a node's event: path and op type, such as ``lstm/MatMul:MatMul``, or
+#: ``GPU:0 lstm/MatMul:MatMul`` on a GPU.
 _NODE = re.compile(r"(?:[A-Z]+:\d+ )?([^:\s]+):(_?[A-Z]\w*)")
 _GRADIENT = re.compile(r"(?:^|/)gradient(?:s|_tape)(?:_\d+)?/")
 _BODY = re.compile(r"(.*)/(body|cond)/_\d+/")
@@ -61,13 +58,14 @@ _CELLS = {"LSTMBlockCell": "lstm", "GRUBlockCell": "gru", "GRUBlockCellV2": "gru
 _CONDITION = "LoopCond"
 #: Pattern of layer names in Keras's Bidirectional: ``forward_lstm``, ``backward_lstm``.
 _DIRECTION = re.compile(r"(bidirectional[^/]*/)(?:forward|backward)_")
-#: Fewest nodes outside of loops that agree on how often the program ran. Chosen by hand.
+#: Smallest number of nodes outside of loops that run equally often at which lstmprof assumes that
+#: the program ran as often. Chosen by hand.
 LEAST_NODES = 4
 
 
 @dataclass(frozen=True)
 class _Node:
-    """The loop, the place in the loop, and the role that a node's name shows."""
+    """What a node's name shows, such as the loop in which the node ran."""
 
     op_type: str
     loop: str | None
@@ -126,14 +124,14 @@ class _Step:
         return self.nodes[int(self.codes[row])]
 
     def loop_of(self, row: int) -> str | None:
-        """Return the name of the loop in whose body the node ran."""
+        """Return the loop's name if the node is in the body of a loop."""
         node = self.node(row)
         if self.placed:
             return node.loop if node.part == "body" else None
         return node.loop if node.part is None else None
 
     def next_matmul_inputs(self, end_ns: int) -> int | None:
-        """Return the input width of the first matmul after ``end_ns`` outside of loops."""
+        """Return the input width of the first matmul outside of loops after ``end_ns``."""
         for row in self.rows[self.events.start_ns[self.rows] >= end_ns].tolist():
             node = self.node(row)
             if node.role == PRODUCT and node.loop is None and not node.gradient:
@@ -142,7 +140,7 @@ class _Step:
         return None
 
     def runs(self, repetitions: int) -> int | None:
-        """Return how often the program ran, if this is certain."""
+        """Return how often the program ran in the step, or None if this is uncertain."""
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
         )
@@ -152,7 +150,7 @@ class _Step:
         return usual[0][0]
 
     def op(self, row: int) -> Op:
-        """Return the role and the recorded shapes of the node."""
+        """Return the node's role, such as matmul, and its recorded shapes."""
         shapes, dtypes = self.inputs.shapes(row), self.inputs.dtypes(row)
         role = self.node(row).role
         assert role is not None
@@ -162,13 +160,13 @@ class _Step:
 
 
 def tensorflow_calls(events: EventTable) -> Iterator[Call]:
-    """Yield the recurrent layers and loops of cells that TensorFlow ran node by node."""
+    """Find recurrent calls by names of ops, or else by op names of kernels."""
     calls = list(_calls(events, "op", "name"))
     yield from calls or _calls(events, "kernel", "op_name")
 
 
 def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
-    """Yield the recurrent layers and loops of cells, from names of nodes in ``column``."""
+    """Yield the layers and loops of cells that the names of nodes in ``column`` show."""
     codes, texts = events.texts(column)
     nodes = {code: node for code, text in enumerate(texts) if (node := _node(text))}
     rows = np.flatnonzero(events.is_kind(kind) & np.isin(codes, list(nodes)))
@@ -185,7 +183,7 @@ def _calls(events: EventTable, kind: str, column: str) -> Iterator[Call]:
 
 
 def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
-    """Keep each node's most frequent kernel, to count every run of a node once."""
+    """Keep each node's kernels of the most frequent name, to count each run once."""
     names = events.texts("name")[0]
     kernels = Groups(codes[rows], names[rows])
     kernels_of: dict[int, Ints] = {}
@@ -198,7 +196,7 @@ def _once(events: EventTable, rows: Ints, codes: Ints) -> Ints:
 
 
 def _matters(node: _Node) -> bool:
-    """Return whether the node is a layer, a cell, or a matmul or tanh in a loop."""
+    """Return whether the node can belong to a recurrent layer."""
     layer = _CUDNN.fullmatch(node.op_type) or _BLOCK.fullmatch(node.op_type)
     in_loop = node.loop is not None and node.role in (PRODUCT, TANH)
     return bool(layer) or node.role == CELL or in_loop
@@ -216,7 +214,7 @@ def _with_gradients(
 
 
 def _cudnn_calls(step: _Step) -> Iterator[Call]:
-    """Yield the calls of cuDNN; one call runs all layers."""
+    """Yield one call per op of cuDNN, which runs all layers."""
     for row, backward in _with_gradients(step, _CUDNN, _CUDNN_GRADIENT):
         rank, number = rank_and_step(step.events, row)
         yield Call(
@@ -233,7 +231,7 @@ def _cudnn_calls(step: _Step) -> Iterator[Call]:
 
 
 def _layers(step: _Step) -> list[Loop]:
-    """Return the one-op layers in execution order, with their gradients."""
+    """Return the layers that run as one op in execution order, with their gradients."""
     layers = list(_with_gradients(step, _BLOCK, _BLOCK_GRADIENT))
     ends = step.events.end_ns[[row for row, _ in layers]]
     reads = step.next_matmul_inputs(int(ends.max())) if layers else None
@@ -284,7 +282,7 @@ def _cudnn(step: _Step, row: int) -> Network:
 
 
 def _runs(step: _Step) -> Iterator[list[Loop]]:
-    """Yield one list per run of the program: its loops of cells."""
+    """Yield the list of loops of cells of each run of the program."""
     bodies: dict[str, list[int]] = {}
     conditions: Counter[str] = Counter()
     seen: dict[tuple[str, int], int] = {}
@@ -308,7 +306,7 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """Return when the loop's last matmul or cell op starts, to sort the loops of a stack."""
+    """Return the start of the loop's last matmul or cell op, which orders the loops."""
     work = [row for row in loop.rows.tolist() if step.node(row).role in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
@@ -320,7 +318,7 @@ def _is_gradient(key: str, loop: str) -> bool:
 def _loops(
     step: _Step, rows: Sequence[int], backward: Sequence[int], conditions: int
 ) -> Iterator[Loop]:
-    """Yield each run of one loop, if it has cells."""
+    """Yield one ``Loop`` per run of a loop, if the loop has cells."""
     firsts: dict[int, int] = {}
     counts: Counter[int] = Counter()
     for row in rows:
@@ -334,6 +332,7 @@ def _loops(
     products = [step.op(row) for row in pattern if step.node(row).role == PRODUCT]
     if products:
         operands = [(op.data, op.weight) for op in products]
+        # derive cells from matmuls alone, because TensorFlow's profile omits short ops such as tanh
         gated = gated_units(operands, products[0].dtype)
         whole = any(unit.cell and unit.hidden for unit in units)
         if gated and (len(gated) == len(units) or not whole):
@@ -344,7 +343,7 @@ def _loops(
         counts[int(step.codes[r])] for r in pattern if step.node(r).role in (PRODUCT, CELL)
     )
     marked = step.events.ints("step", UNKNOWN)[rows[0]] != UNKNOWN
-    # count runs: each run checks the loop's condition once more than it runs the body
+    # count runs of the loop: each run ends with one extra check of the condition
     if conditions > repetitions and repetitions % (conditions - repetitions) == 0:
         runs: int | None = conditions - repetitions
     else:
@@ -374,7 +373,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """Divide events among the runs of a loop, giving each run equally many per node."""
+    """Divide events among ``runs`` runs; each run gets equally many events per node."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs
@@ -385,7 +384,7 @@ def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
 
 
 def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
-    """Yield each cell of a time step; a cell is one direction of one layer."""
+    """Yield the cells of a time step: one per layer and direction."""
     cells = [row for row in pattern if step.node(row).role == CELL]
     if cells:
         yield from (_cell(step, row) for row in cells)
@@ -406,12 +405,12 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
 
 
 def _by_matmuls(unit: Network, ops: Sequence[Op]) -> Network:
-    """Correct the cell and the input width of ``unit`` by its matmuls."""
+    """Correct the cell and input width of ``unit`` by the weights of its matmuls."""
     weights = [op.weight for op in ops if op.role == PRODUCT]
     known = [weight for weight in weights if weight]
     if not unit.hidden or not known or len(known) < len(weights):
         return unit
-    # infer the cell from matmuls: if TensorFlow omits a short tanh, an LSTM looks like a GRU
+    # prefer the matmuls: an LSTM looks like a GRU if TensorFlow omits a short tanh
     shown = unit_beside_tanh(known, unit.hidden)
     return replace(unit, cell=shown.cell or unit.cell, inputs=shown.inputs or unit.inputs)
 
@@ -428,7 +427,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
         if any(step.node(row).role == PRODUCT for row in rows)
     }
     cells = {s: r for s, r in with_products.items() if "cell" in s.rpartition("/")[2].lower()}
-    # without scopes of cells, return the scopes with a matmul, which are named after layers
+    # use the scopes named after layers if no scope is named after a cell
     return cells or with_products
 
 

@@ -1,9 +1,7 @@
-"""Cells in code that torch.compile compiled: matmuls are ops, everything else is fused kernels.
+"""Find recurrent cells in code that torch.compile or AOTInductor compiled.
 
-Compiled code is in ``Torch-Compiled Region: 0/1`` (frame and graph; no numbers before PyTorch 2.5),
-inside it ``CompiledFunction`` of autograd, and the graph ``## Call CompiledFxGraph …``. No sigmoid
-and no tanh is visible, so only the widths of the matmuls show a cell. A cell that multiplies x and
-h by one matmul is not recognised, because such a matmul may belong to any network.
+Example: two ``aten::addmm`` (one for x, one for h) inside ``Torch-Compiled Region: 0/1``. Fused
+kernels hide sigmoid and tanh, so only the shapes of the matmuls show a cell.
 """
 
 from __future__ import annotations
@@ -23,7 +21,9 @@ from lstmprof.events.groups import nearest
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
+#: Pattern of compiled code: region, inside it autograd's function, inside that the graph.
 _REGION = re.compile(r"Torch-Compiled Region|CompiledFunction$|## Call CompiledFxGraph")
+#: Numbers of frame and graph in a region's name. PyTorch before 2.5 writes none.
 _NUMBERS = re.compile(r": \d+/\d+.*$")
 
 
@@ -39,18 +39,19 @@ def compiled_regions(events: EventTable) -> Ints:
 def gated_units(
     operands: Sequence[tuple[Shape | None, Shape | None]], dtype: str | None
 ) -> tuple[Network, ...]:
-    """Return the cells that fit the shapes (data, weight) of a time step's matmuls."""
+    """Return the cells of a time step, from its matmuls' shapes (data, weight)."""
     data = [shape for shape, _ in operands if shape and len(shape) == 2]
     weights = [shape for _, shape in operands if shape and len(shape) == 2]
     batches = {shape[0] for shape in data}
     if len(data) < len(operands) or len(weights) < len(operands) or len(batches) != 1:
         return ()
     batch = batches.pop()
+    # find only cells with two matmuls (for x and h): any network may have one such matmul
     return tuple(replace(unit, batch=batch, dtype=dtype) for unit in units_of_products(weights))
 
 
 def name_of(region: str, products: int) -> str:
-    """Return the name in the layer table: ``Torch-Compiled Region, 2 products`` (matmuls)."""
+    """Return a name such as ``Torch-Compiled Region, 2 products`` (matmuls)."""
     called = "CompiledFxGraph" if region.startswith("## Call ") else _NUMBERS.sub("", region)
     return f"{called}, {products} product" + "s" * (products != 1)
 

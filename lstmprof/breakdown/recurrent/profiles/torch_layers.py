@@ -1,15 +1,7 @@
-"""Recurrent layers that PyTorch runs as one op, from its inputs (aten/src/ATen/native/RNN.cpp).
+"""Find recurrent layers that PyTorch runs as one op, and read the sizes from the op's inputs.
 
-- ``aten::lstm(input, hx, params, …)``: hx is (layers·directions, batch, hidden); params has per
-  layer and direction W, U, two biases and, if there is a projection, its matrix (projection,
-  hidden).
-- ``aten::lstm(data, batch_sizes, hx, params, …)`` for packed sequences: data has one row per time
-  step of each sequence, batch_sizes one entry per time step.
-- ``aten::_cudnn_rnn(input, weight, stride, weight_buf, hx, …)``; ``miopen_rnn`` without weight_buf.
-- ``aten::mkldnn_rnn_layer(input, W, U, b, b, hx, cx, …)``: one direction of one layer.
-
-Before PyTorch 2.1, lists of tensors are not recorded, so lstmprof reads the inner op. Autocast
-nests an op in an op of the same name; the inner op shows the element type of the computation.
+Example: ``aten::lstm(input, hx, params, …)``, where ``hx`` is the initial state with the shape
+(layers·directions, batch, hidden). Source: aten/src/ATen/native/RNN.cpp.
 """
 
 from __future__ import annotations
@@ -36,7 +28,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.implementations import LAYER_OP
 
-#: Ops that only PyTorch has, named without ``aten::`` as before PyTorch 1.5.
+#: Names of ops in profiles of PyTorch before 1.5, where names lack ``aten::``.
 _UNNAMED = frozenset(("addmm", "AddmmBackward"))
 _OUTER = re.compile(r"(?:aten::)?(lstm|gru|rnn_tanh|rnn_relu)")
 _CHUNK = re.compile(r"(?:aten::)?(?:unsafe_)?chunk")
@@ -49,7 +41,9 @@ _VENDORS = {
 #: Matmuls of layers that ATen computes itself
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
-#: Op → index of the initial states among its recorded inputs
+#: Op → index of the initial states (hx) among the op's recorded inputs:
+#: ``aten::_cudnn_rnn(input, weight, stride, weight_buf, hx, …)``, ``miopen_rnn`` has no weight_buf,
+#: ``aten::mkldnn_rnn_layer(input, W, U, b, b, hx, cx, …)``.
 _STATE_INPUT = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
 
 
@@ -63,7 +57,7 @@ def layer_rows(events: EventTable) -> Flags:
 
 
 def within(events: EventTable, outer: Flags) -> Flags:
-    """Return a mask of the events inside an event of the mask ``outer``."""
+    """Return a mask of the events that lie inside the events of ``outer``."""
     parent = events.rows_named("parent_id")
     above = values_at(nearest(parent, outer), parent)
     return np.asarray(above != NONE, np.bool_)
@@ -71,12 +65,12 @@ def within(events: EventTable, outer: Flags) -> Flags:
 
 @dataclass(frozen=True)
 class _Op:
-    """A layer's op, the ops inside it by name, and the parent of every event."""
+    """The op of a recurrent layer, with the nested ops."""
 
     inputs: Inputs
     row: int
     name: str
-    inside: Mapping[str, list[int]]
+    inside: Mapping[str, list[int]]  # name → rows of the nested ops with this name
     parent: Ints
 
     def named(self, name: str) -> list[int]:
@@ -108,15 +102,16 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _innermost(rows: list[int], parent: Ints) -> list[int]:
-    """Return the events in ``rows`` that are not the parent of another of them."""
+    """Drop each op that directly contains another op of ``rows``, as under autocast."""
     around = {int(parent[row]) for row in rows}
     return [row for row in rows if row not in around]
 
 
 def _network(op: _Op) -> Network:
-    """Return the sizes of the network, from the layer's op and the ops inside it."""
+    """Read the sizes of the network from the recorded inputs of the layer's ops."""
     outer = _OUTER.fullmatch(op.name)
     network = _outer_network(op, outer[1]) if outer else Network()
+    # read also nested ops: PyTorch before 2.1 records no lists of tensors, such as hx
     for name in _VENDORS:
         vendors = op.named(name)
         if vendors:
@@ -174,6 +169,7 @@ def _states(shapes: list[Any], number: int) -> Shape | None:
 
 def _input_network(shapes: list[Any], states: Shape | None, packed: bool) -> Network:
     if packed:
+        # data: a row per sequence and time step, batch_sizes: an entry per time step
         rows, sizes = shape_at(shapes, 0, 2), shape_at(shapes, 1, 1)
         return Network(
             time_steps=sizes[0] if sizes else None,
@@ -200,9 +196,10 @@ def _input_network(shapes: list[Any], states: Shape | None, packed: bool) -> Net
 def _with_weights(
     network: Network, matrices: Sequence[Shape], states: Shape | None, gates: int
 ) -> Network:
-    """Add the sizes in the shapes of the weights, which come layer by layer."""
+    """Add the sizes that the shapes of the weights show, in order of the layers."""
     if states is None or not matrices or len(matrices) % states[0]:
         return network
+    # W, U and perhaps a projection (projection, hidden) per layer and direction
     per_unit = len(matrices) // states[0]
     output, hidden = states[2], matrices[1][0] // gates
     projection = output if per_unit == 3 else None

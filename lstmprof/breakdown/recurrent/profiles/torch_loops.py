@@ -1,9 +1,7 @@
-"""Loops of cells that PyTorch runs one time step at a time: cell ops, or matmuls with σ and tanh.
+"""Find loops of recurrent cells that PyTorch runs one time step at a time.
 
-A loop is a repeated pattern of ops on one thread: a cell op, a matmul with a sigmoid and a tanh, or
-the matmuls of a compiled cell. Widths of operands must be equal, but batch sizes may differ. If
-inputs are as wide as the units, two equal layers that alternate look alike; then the number of
-gradients of weights decides.
+Example: ``aten::linear``, ``aten::sigmoid`` and ``aten::tanh`` repeat on a thread, or a cell op
+repeats (``aten::lstm_cell``), or the matmuls of a compiled cell repeat.
 """
 
 from __future__ import annotations
@@ -42,15 +40,16 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: Fewest repetitions of a loop, because any network may run the same ops twice.
+#: Smallest number of repetitions at which lstmprof treats repeated ops as a loop. Any network may
+#: run ops twice.
 LEAST_REPETITIONS = 3
 
 _CELL = re.compile(r"aten::(?:(lstm|gru|rnn_tanh|rnn_relu)_cell|_thnn_fused_(lstm|gru)_cell)")
 _PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|addmv|einsum)")
 _ACTIVATION = re.compile(r"aten::(sigmoid|tanh)_?")
-#: Pattern of ops around a loop, which make initial states or join outputs.
+#: Pattern of ops before or after a loop, which make initial states or join outputs.
 _BOUNDARY = re.compile(r"aten::(?:zeros|new_zeros|new_full|stack|unbind|flip)")
-#: Op → number of its inputs, at the end of the recorded list: TorchScript records its whole stack.
+#: Op → number of its inputs. TorchScript records its whole stack, which ends with these inputs.
 _INPUTS = {"linear": 3, "matmul": 2, "mm": 2, "bmm": 2, "sigmoid": 1, "tanh": 1}
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
@@ -58,7 +57,7 @@ _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The ops ("tokens") of one thread and step that show cells, such as matmuls."""
+    """The ops ("tokens") of one thread and step that can show a loop of cells."""
 
     rows: Ints
     roles: Ints
@@ -106,7 +105,7 @@ def _role(name: str) -> int:
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:
-    """Return the outermost ops that contain none of the events ``rows``."""
+    """Return ``rows`` and the outermost ops beside ``rows``; no op contains another."""
     parent = events.rows_named("parent_id")
     holds = np.zeros(len(events), dtype=np.bool_)
     above = parent[rows]
@@ -148,13 +147,13 @@ class _Reader:
         return self._memory[key]
 
     def may_compute_gates(self, products: Ints) -> bool:
-        """Return whether a matmul has 3 or 4 times as many outputs as inputs."""
+        """Return whether any matmul has 3 or 4 times as many outputs as inputs."""
         distinct = products[np.unique(self._shapes[products], return_index=True)[1]]
         weights = (self.operands(row)[1] for row in distinct.tolist())
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
 
     def gradients(self, row: int) -> Counter[Shape | None]:
-        """Count the weights' gradients in the step of ``row``, by shape (sorted)."""
+        """Count the weights' gradients in the step of ``row``, by sorted shape."""
         if not self._counts:
             for gradient in self._gradients.tolist():
                 step = self._counts.setdefault(self._step_of(gradient), Counter())
@@ -165,14 +164,14 @@ class _Reader:
         return tuple(int(column[row]) for column in self._rank_and_step)
 
     def dtype(self, row: int) -> str | None:
-        """Return the element type of the computation; under autocast, the inner op shows it."""
+        """Return the element type of the innermost op, which computes under autocast."""
         inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
         own = next((dtype for dtype in named if dtype), None)
         return own if inside == NONE else self.dtype(inside) or own
 
     def codes(self, rows: Ints, roles: Ints, compiled: Flags) -> Ints:
-        """Return a code per op, equal for equal name, widths, role and ``compiled``."""
+        """Return equal numbers for ops of equal name, widths, role and ``compiled``."""
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
         listed = zip(rows.tolist(), roles.tolist(), compiled.tolist(), strict=True)
@@ -199,7 +198,7 @@ def _operands(name: str, shapes: list[object]) -> tuple[Shape | None, Shape | No
 
 
 def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Call]:
-    """Yield the recurrent calls of one thread in one step; a stack of layers is one call."""
+    """Yield one call per stack of layers of one thread in one step."""
     position_of = dict(zip(tokens.codes.tolist(), range(len(tokens.codes)), strict=True))
 
     def positions(pattern: Ints) -> list[int]:
@@ -219,7 +218,7 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
 
 def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
     """Return whether each weight of the loops has exactly one gradient."""
-    # compare counts: with one gradient per weight, all repetitions use the same weights
+    # two equal layers in turn look like one layer, but have twice as many gradients
     counts = reader.gradients(runs[0].pattern[0])
     needed = Counter(_sorted(weight) for run in runs for weight in run.weights())
     return None not in needed and all(counts[w] == n for w, n in needed.items())
@@ -242,7 +241,7 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, positions: Sequence[int]) -> b
 def _units_of_gates(
     reader: _Reader, tokens: _Tokens, positions: Sequence[int]
 ) -> tuple[Network, ...]:
-    """Return the cells if each matmul computes all gates of a cell."""
+    """Return the cells if each matmul computes all gates for x or for h."""
     at = np.array(positions)
     roles = tokens.roles[at]
     if CELL in roles:
@@ -257,7 +256,7 @@ def _begins(roles: Sequence[int]) -> bool:
 
 
 class _Run:
-    """The repetitions of a pattern of ops, and the cells in the pattern."""
+    """A repeated pattern of ops, and the cells in one repetition."""
 
     def __init__(self, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
         self._reader, self._tokens, self._run = reader, tokens, run
@@ -269,7 +268,6 @@ class _Run:
         self.units = tuple(self._units())
 
     def loop(self, certain: bool) -> Loop:
-        """Return the repetitions as a ``Loop``."""
         units = self.units
         first = units[0]
         apart = first.inputs is not None and first.inputs != first.hidden
@@ -288,14 +286,14 @@ class _Run:
         )
 
     def _regions(self) -> list[int]:
-        """Return the compiled regions around the matmuls, if all are compiled."""
+        """Return the compiled regions of the matmuls, or [] if a matmul is in none."""
         regions = self._tokens.regions[self._run.start : self._run.end]
         if not self._gated or NONE in regions:
             return []
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
-        """Return the rows of the loop's ops, and of the compiled region of each repetition."""
+        """Return the rows of the loop's ops, and of each repetition's compiled region."""
         positions, run = self._tokens.positions, self._run
         rows = self._tokens.ops[positions[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()
@@ -307,7 +305,7 @@ class _Run:
         return not regions or (len(names) >= self._run.count and ran_once(names))
 
     def weights(self) -> list[Shape | None]:
-        """Return the shapes of the weights of one repetition; a cell op has two."""
+        """Return the weights' shapes in one repetition; a cell op has two weights."""
         listed: list[Shape | None] = []
         for row, role in zip(self.pattern, self.roles, strict=True):
             if role == PRODUCT:
@@ -330,7 +328,7 @@ class _Run:
         last, before = int(positions[run.end - 1]), int(positions[run.end - 1 - run.period])
         tail = int(positions[run.end - run.period]) - before - 1
         names, ops = self._reader.names, self._tokens.ops
-        # extend the loop by the ops that also follow in the repetition before
+        # add the trailing ops that the previous repetition also has
         for offset in range(1, tail + 1):
             place = last + offset
             if place >= len(ops) or names[ops[place]] != names[ops[before + offset]]:
@@ -338,7 +336,7 @@ class _Run:
         return last + tail
 
     def _units(self) -> Iterator[Network]:
-        """Yield each cell in the pattern; a cell is one direction of one layer."""
+        """Yield the cells of one repetition: one per layer and direction."""
         if CELL in self.roles:
             rows = (row for row, s in zip(self.pattern, self.roles, strict=True) if s == CELL)
             yield from (self._cell_op(row) for row in rows)
@@ -377,7 +375,7 @@ class _Run:
         )
 
     def _inputs_before(self, unit: Network) -> int | None:
-        """Return the width of x if a matmul before the loop reads all time steps."""
+        """Return the width of x if a matmul before the loop reads x of all time steps."""
         tokens, position = self._tokens, self._run.start - 1
         while position >= 0 and tokens.roles[position] in (PRODUCT, BOUNDARY):
             _, weight = self._reader.operands(int(tokens.rows[position]))
@@ -387,7 +385,6 @@ class _Run:
         return None
 
     def _next_matmul_inputs(self) -> int | None:
-        """Return the input width of the first matmul after the loop."""
         tokens, end = self._tokens, self._run.end
         later = np.flatnonzero(tokens.roles[end:] == PRODUCT)
         if not len(later):
@@ -396,6 +393,6 @@ class _Run:
         return int(weight[0]) if weight else None
 
     def _batches(self) -> set[Shape | None]:
-        """Return the input shapes of the pattern's first op in all repetitions."""
+        """Return the distinct input shapes of the pattern's first op."""
         first = self._tokens.rows[self._run.start : self._run.end : self._run.period].tolist()
         return {self._reader.operands(row)[0] for row in first}

@@ -1,11 +1,8 @@
-"""Loops of cells in programs that XLA compiled: ``while``, whose body runs once per time step.
+"""Find loops of recurrent cells in programs that XLA compiled (JAX and TensorFlow).
 
-``op_name`` is an instruction's path in the user's program, such as
-``jit(step)/jvp(forward)/while/body/…/dot_general``; ``transpose(…)`` marks the backward pass. On a
-CPU, ``while`` is an event, and its body runs inside it or later on other threads. On a GPU, the
-kernels of the body repeat on a stream. The operands of the matmuls (``formats.xplane.events``) show
-the network, because activations are often hidden in fusions. Without operands, only a cell's name
-in the path shows it.
+``op_name`` is the path of an instruction in the user's program, such as
+``jit(step)/transpose(jvp(forward))/while/body/…/dot_general`` (``transpose``: backward pass).
+Fusions often hide sigmoid and tanh, so shapes of matmuls show a cell (``formats.xplane.events``).
 """
 
 from __future__ import annotations
@@ -34,13 +31,13 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: Fewest repetitions of kernels that form a loop.
+#: Smallest number of repetitions at which lstmprof treats repeated kernels as a loop.
 LEAST_REPETITIONS = 3
 
 _LATEST = np.iinfo(np.int64).max
 _WHILE = re.compile(r"while(?:\.\d+)?")
 _BODY = re.compile(r"(.*?/while)/body/")
-#: Pattern of the shapes of several operands; a tanh has one operand.
+#: Pattern of the shapes of several operands, as of a matmul; a tanh has one operand.
 _SEVERAL = re.compile(r"\],\s*\[")
 _DOT = re.compile(r"(?:^|/)dot_general$")
 _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
@@ -48,8 +45,6 @@ _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 @dataclass(frozen=True, eq=False)
 class _LoopRun:
-    """One run of a loop."""
-
     path: str
     count: int
     rows: Ints
@@ -109,12 +104,10 @@ class _Reader:
         return {rank: (own, self.start_ns[own]) for rank, own in by_rank.items()}
 
     def path(self, row: int) -> str:
-        """Return the path of the instruction in the program."""
         code = int(self.codes[row])
         return self._paths[code] if code != NONE else ""
 
     def operands(self, row: int) -> tuple[Shape, Shape] | None:
-        """Return the shapes of both matrices of a matmul."""
         if row == NONE:
             return None
         shapes = self._inputs.shapes(row)
@@ -165,7 +158,7 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Loop
                 ended_ns = max(events.end_ns[loop], events.start_ns[products[-1]])
                 rows = np.array(body)
                 early = events.start_ns[rows] <= ended_ns
-                # omit later ops that occur nowhere earlier in the body, because XLA moved them out
+                # omit ops that run only after the loop: XLA moved such ops out of the loop
                 rows = rows[early | np.isin(reader.names[rows], reader.names[rows[early]])]
                 yield _LoopRun(
                     path,
@@ -182,7 +175,7 @@ def _has_product(products: Mapping[int, bool], pattern: Ints) -> bool:
 
 
 def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_LoopRun]:
-    """Yield the runs of loops on a GPU, where their kernels repeat on a stream."""
+    """Yield the runs of loops on a GPU: repeated patterns of kernels on a stream."""
     if not len(kernels):
         return
     device, stream = (events.ints(name, UNKNOWN)[kernels] for name in ("device", "stream"))
@@ -246,6 +239,7 @@ def _units(reader: _Reader, run: _LoopRun) -> tuple[tuple[Network, ...], tuple[i
     tanhs = [shape for row in run.tanhs if (shape := reader.widths(row))]
     path = reader.path(run.products[0])
     named = layer_named(path[len(run.path) :]) or layer_named(run.path)
+    # use only a cell's name in the path if the profile lacks shapes
     if None in operands:
         cell = Network(named if named in GATES else None)
         return ((cell,) if named else ()), run.products
@@ -253,7 +247,7 @@ def _units(reader: _Reader, run: _LoopRun) -> tuple[tuple[Network, ...], tuple[i
     for size in range(len(pairs), 0, -1):
         for first in range(len(pairs) - size + 1):
             units = _units_of(pairs[first : first + size], tanhs, named)
-            # without a tanh, accept only all matmuls, as some may lie around the cells
+            # accept a part of the matmuls only if a tanh is as wide as the cell's state
             whole = size == len(pairs)
             if units and (whole or any(units[0].hidden in shape for shape in tanhs)):
                 dtype = reader.dtype(run.products[first])
@@ -283,7 +277,7 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """Return the cell that fits these matmuls and tanhs; either operand may be the weight."""
+    """Return the cell that fits; the weight may be a matmul's left or right operand."""
     left, right = operands[0]
     fitting = []
     for batch in dict.fromkeys((_other(left, right), _other(right, left))):
@@ -303,7 +297,7 @@ def _unit(
 
 
 def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None:
-    """Return the weight's shape (inner, outer); the other operand has ``batch`` rows."""
+    """Return the weight's shape (inner, outer), given that data have ``batch`` rows."""
     for data, weight in (pair, pair[::-1]):
         if batch is not None and _other(data, weight) == batch:
             return _weight(weight, data)

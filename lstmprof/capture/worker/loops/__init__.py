@@ -1,4 +1,4 @@
-"""Common code of all frameworks' step loops: the trainer, and its profile pass."""
+"""Base of the trainers, one per framework, that run and profile training steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lstmprof.capture.worker.shapes import FILE, OpInputs, written
 from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload
 
-#: Framework -> subfolder with the framework's module.
+#: Modules of frameworks in a subfolder: ``onnxruntime`` -> ``onnx.onnxruntime``.
 PLACES = {
     **{name: "onnx." + name for name in ("onnxruntime", "openvino")},
     **{name: "symbolic." + name for name in ("pytensor", "theano")},
@@ -43,21 +43,21 @@ class Trainer(Profiler):
         self.recorder: Profiler = NsysProfiler(self) if request.profiler == NSYS else self
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """Let the loss function also check the outputs of a user's network."""
+        """Return the loss function; if the file is the user's, add a check of the outputs."""
         if not self.is_users:
             return loss_of
         checking: Callable[..., Any] = self.implementation.checked(loss_of)
         return checking
 
     def step(self, ranges: Ranges) -> Any:
-        """Run one step and wait for the device; return what ``loss`` reads."""
+        """Run one step, wait for the device, and return an outcome for ``loss``."""
         raise NotImplementedError
 
     def loss(self, outcome: Any) -> float:
         return float(outcome)
 
     def copied(self, outcome: Any) -> Any:
-        """Copy a step's outcome, if the next step overwrites it."""
+        """Return the outcome, or a copy if the next step overwrites the outcome."""
         return outcome
 
     def device_ns(self) -> Optional[int]:
@@ -65,12 +65,12 @@ class Trainer(Profiler):
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs: a text, and the kernels that ran if the profile contains the text."""
+        """Return (text to find in the profile, kernels that ran if the text is there)."""
         names: Sequence[Tuple[str, str]] = self.implementation.KERNELS
         return names
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> Profiled:
-        """Profile some steps, after a throwaway session."""
+        """Measure the profiler's cost per event, then profile the steps."""
         logs = os.path.join(folder, "logs")
         cost = self._recording_cost(throwaway_steps(steps, time.perf_counter_ns), logs)
         shutil.rmtree(logs, ignore_errors=True)
@@ -86,11 +86,11 @@ class Trainer(Profiler):
         return Profiled(walls_ns, losses, files, kernels, cost, shapes)
 
     def shapes(self, folder: str) -> Iterable[OpInputs]:
-        """Return the input shapes of one more step's ops."""
+        """Return the input shapes of a step's ops; run one more step if necessary."""
         return ()
 
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
-        """Run a throwaway session; return the cost of recording an event."""
+        """Measure the cost of recording one event, in a session that is thrown away."""
         profiled: List[calibration.LoopTimes] = []
         trivial = self.recorder.trivial_readings
         self._session(no_ranges, steps, folder, lambda: profiled.append(trivial()))
@@ -103,7 +103,7 @@ class Trainer(Profiler):
         folder: str,
         at_end: Callable[[], None] = lambda: None,
     ) -> Tuple[Any, List[int], List[float]]:
-        """Record steps; return (session, wall ns of each step, losses)."""
+        """Profile steps; return (profiler session, wall ns of each step, losses)."""
         walls_ns, outcomes = [], []
         with self.recorder.recording(folder) as session:
             if self.recorder.starts_late:
@@ -119,7 +119,7 @@ class Trainer(Profiler):
 
 
 def laid(array: Any, time_major: bool) -> Any:
-    """Swap time and batch, unless the network is time-major."""
+    """Swap the axes time and batch, unless the network is time-major."""
     import numpy as np  # here, because the worker must be able to report that NumPy is missing
 
     return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
@@ -131,7 +131,7 @@ def lengths_of(workload: Workload, batch: Any) -> Tuple[Any, ...]:
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the targets: none, or CTC's (labels, lengths), or one array."""
+    """Return the loss's targets: ``()``, ``(targets,)`` or CTC's ``(labels, lengths)``."""
     if workload.loss == "mean":
         return ()
     if workload.loss == "ctc":
@@ -140,12 +140,12 @@ def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, .
 
 
 def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
-    """Put operators in quotes, to search for them in torch.profiler's JSON."""
+    """Put the names of operators in quotes, as in torch.profiler's JSON."""
     return [('"{}"'.format(operator), words) for operator, words in kernels]
 
 
 def loop_of(row: Implementation) -> Any:
-    """Return the module that trains an implementation."""
+    """Return the module with the step loop that trains an implementation."""
     name = row.framework
     if name == "tensorflow" and row.library:
         # check the version, because Keras may run on TensorFlow 1

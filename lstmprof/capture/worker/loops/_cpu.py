@@ -1,6 +1,6 @@
 """Common code of the step loops of frameworks that compute only on a CPU.
 
-Frameworks without a timeline get one from a clock around each operator. The timeline is written in
+If a framework records no timeline, a clock around each operator gives one. Such a timeline has
 torch.profiler's format, which lstmprof and Perfetto read.
 """
 
@@ -23,12 +23,12 @@ product, copy = numpy_product, numpy_copy
 
 
 def device_of(requested: str) -> str:
-    # always the CPU: ``refusal`` has already rejected ``cuda``
+    # return only the CPU, because ``refusal`` has already rejected ``cuda``
     return "cpu"
 
 
 def set_threads(threads: int) -> None:
-    """Do nothing: environment variables or sessions set the threads."""
+    """Do nothing, because environment variables or sessions set the thread count."""
 
 
 #: A timed operator: category in the trace, name, start ns, end ns, arguments.
@@ -36,7 +36,7 @@ Reading = Tuple[str, str, int, int, Optional[Dict[str, Any]]]
 
 
 class Readings(List[Reading]):
-    """A timeline of operators and ranges, in the order of their ends."""
+    """A timeline of operators and ranges, ordered by end time."""
 
     @contextlib.contextmanager
     def range(self, name: str) -> Iterator[None]:
@@ -65,7 +65,7 @@ class Readings(List[Reading]):
 
 
 class ClockedTrainer(loops.Trainer):
-    """A trainer whose profile comes from reading a clock around each operator."""
+    """A trainer that profiles by reading a clock around each operator."""
 
     def __init__(self, request: CaptureRequest) -> None:
         super().__init__(request)
@@ -80,7 +80,6 @@ class ClockedTrainer(loops.Trainer):
         return raw, self.row.framework + ".trace.json"
 
     def facts(self) -> Dict[str, Any]:
-        """Return what run.json says about framework and device."""
         versions = {self.row.framework: self.version(), "cuda": None}
         return dict(cpu_facts(), versions=versions)
 
@@ -89,14 +88,14 @@ class ClockedTrainer(loops.Trainer):
 
 
 def linker_flags(packages: str) -> Optional[str]:
-    """Return linker flags for the OpenBLAS in NumPy's wheel."""
-    # use the OpenBLAS that NumPy has loaded, so that both share its threads
+    """Return the flags that link to the OpenBLAS in NumPy's wheel."""
+    # link to the OpenBLAS that NumPy loads, so that both share one pool of threads
     place = os.path.join(packages, "numpy.libs")
     if set(" ,") & set(place):  # the framework would split such a flag
         return None
     for path in sorted(glob.glob(os.path.join(glob.escape(place), "libopenblas*.so"))):
         name = os.path.basename(path)[len("lib") : -len(".so")]
-        # skip the OpenBLAS of NumPy 1.22 and later: other names (``sgemm_64_``) and 64-bit sizes
+        # skip the OpenBLAS of NumPy 1.22 and later, which names sgemm ``sgemm_64_``
         if not name.startswith("openblas64"):
             return "-L{} -l{}".format(place, name)
     return None

@@ -1,4 +1,4 @@
-"""Options of a PyTorch step: precision, and switches of the process.
+"""Settings of a PyTorch step: precision, and process-wide switches such as determinism.
 
 TF32 exists since PyTorch 1.7, autocast on a CPU since 1.10.
 """
@@ -21,14 +21,14 @@ _ANOTHER = "choose another --precision"
 
 
 def set_tf32(precision: str) -> None:
-    """Allow TF32 only for the precision ``tf32``."""
+    """Allow TF32 on GPUs if the precision is ``tf32``, and forbid TF32 otherwise."""
     allowed = precision == "tf32"
     if hasattr(torch.backends.cuda, "matmul"):  # since PyTorch 1.7, the first version with TF32
         torch.backends.cuda.matmul.allow_tf32 = allowed
         torch.backends.cudnn.allow_tf32 = allowed
     elif allowed:
         raise _lacks("TF32", _ANOTHER)
-    # set the second set of switches in PyTorch 2.9, which raises an error if the two sets differ
+    # also set PyTorch 2.9's new switches: PyTorch raises an error if old and new switches differ
     if fp32_precision("cuda", "matmul") is not None:
         backends = torch.backends
         for switch in (backends.cuda.matmul, backends.cudnn.rnn, backends.cudnn.conv):
@@ -59,7 +59,6 @@ def _lacks(what: str, instead: str = "leave it out") -> CaptureError:
 
 
 def scaler(precision: str, device_type: str) -> Any:
-    """Return the gradient scaler, if the precision needs one."""
     if precision != "amp-fp16":
         return None
     if hasattr(getattr(torch, "amp", None), "GradScaler"):

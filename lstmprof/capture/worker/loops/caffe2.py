@@ -1,8 +1,7 @@
 """The step loop for Caffe2, with a clock around its operators.
 
-Caffe2 has no timeline. So in profiled steps each operator is its own net, and Python runs and times
-these nets one by one. The measured overhead of the profile contains the cost of this. Work inside
-an operator, such as the time steps of a RecurrentNetwork, is not visible.
+Caffe2 records no timeline, so profiled steps run each operator as a separate net. The profile's
+measured overhead includes the extra time. A RecurrentNetwork is one operator without time steps.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.workloads import Workload
 
-#: NumPy's matmul measures the peak rates, although Caffe2 uses torch's BLAS.
+#: Functions for CPUs. NumPy's matmul measures the peak rate, although Caffe2 uses torch's BLAS.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
@@ -95,7 +94,7 @@ NET = "caffe2::Net"
 
 
 def given(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """Return the arrays of a step by blob name: ``{"inputs": …, "targets": …}``."""
+    """Return blob name -> array for a step: ``{"inputs": …, "targets": …}``."""
     blobs = {"inputs": np.ascontiguousarray(batch.inputs, np.float32)}
     if workload.loss == "ce":
         blobs["targets"] = batch.targets.astype(np.int32).ravel()
@@ -105,7 +104,7 @@ def given(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tuple[str, int, int]]:
-    """Add loss, gradients and updates to the net; yield each phase's operators."""
+    """Add loss, gradients and updates to the net; yield (phase, first operator, end)."""
     model, ends = module.model, [0]
 
     def phase(name: str) -> Tuple[str, int, int]:
@@ -125,7 +124,7 @@ def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tupl
 
 
 def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
-    """Yield (one operator's net, name in the trace): ``(…, "caffe2::FC")``."""
+    """Create one net per operator; yield (net, operator): ``(…, "caffe2::FC")``."""
     for number, operator in enumerate(net.Proto().op):
         alone = core.Net("operator_{}".format(number))
         alone.Proto().op.extend([operator])

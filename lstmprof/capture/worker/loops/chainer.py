@@ -1,8 +1,7 @@
 """The step loop for Chainer, with a clock around its functions.
 
-Chainer has no timeline, but calls a hook before and after each function, which reads a clock here.
-Updates of the optimizer are no functions, so each update rule is timed, too. Timed steps run
-without this hook and these clocks. On a CPU, Chainer computes with NumPy.
+Chainer records no timeline. In profiled steps, a FunctionHook times Chainer's functions, and a
+clock times the optimizer's update rules. Chainer computes with NumPy on a CPU.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from lstmprof.workloads import Workload
 
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
-#: Names of matmul functions, whose input shapes are recorded.
+#: Names of matmul functions. The profile has input shapes only of matmuls.
 PRODUCTS = ("LinearFunction", "LinearGradData", "LinearGradWeight", "MatMul")
 
 
@@ -66,7 +65,7 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """Time functions by the hook, and update rules by a clock."""
+        """Time functions with a hook, and the optimizer's update rules with a clock."""
         self.readings.clear()
         rules = [parameter.update_rule for parameter in self.module.params()]
         for rule in rules:
@@ -79,7 +78,7 @@ class Trainer(_cpu.ClockedTrainer):
                 del rule.update_core
 
     def trivial(self) -> Tuple[Callable[[], Any], int]:
-        """Return (a function that reshapes one element, 1: a call records one event)."""
+        """Return (a function that reshapes one element, number of events per call)."""
         array = np.zeros((1,), np.float32)
         return lambda: functions.reshape(array, (1, 1)), 1
 
@@ -91,7 +90,7 @@ class Trainer(_cpu.ClockedTrainer):
 
 
 class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
-    """A hook that times each function and each gradient."""
+    """A hook that times the forward and backward pass of each function."""
 
     name = "lstmprof"
 
@@ -103,7 +102,7 @@ class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
         self.starts.append(time.perf_counter_ns())
 
     def forward_postprocess(self, function: Any, in_data: Any) -> None:
-        """Record the function, with the input shapes of a matmul."""
+        """Record the function's time and, for a matmul, the input shapes."""
         end_ns, label = time.perf_counter_ns(), function.label
         args: Optional[Dict[str, Any]] = None
         if label in PRODUCTS:
@@ -118,8 +117,8 @@ class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
 
     def backward_postprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
         end_ns = time.perf_counter_ns()
-        # name an old-style function's event Grad: the function computes its gradient itself;
-        # other functions call functions for the gradient, which are timed, too
+        # Grad: an old-style function computes its gradient itself
+        # Backward: a new-style gradient calls other functions, which have events of their own
         ending = "Grad" if isinstance(function, FunctionAdapter) else "Backward"
         name = "chainer::{}{}".format(function.label, ending)
         self.readings.append(("cpu_op", name, self.starts.pop(), end_ns, None))
@@ -137,7 +136,6 @@ def _clocked(rule: Any, readings: Readings) -> Callable[[Any], None]:
 
 
 def loss_of(workload: Workload, outputs: Any, targets: Any, lengths: Any, time_major: bool) -> Any:
-    """Return the mean loss over the batch."""
     if workload.loss == "mean":
         return functions.mean(outputs)
     # transpose the targets, which are always time-major

@@ -1,9 +1,8 @@
-"""The step loop for cuDNN without a framework; torch.profiler profiles it if torch is installed.
+"""The step loop for cuDNN without a framework, with torch.profiler or Nsight Systems.
 
-torch computes nothing here, and is imported after the timing. cuDNN has no automatic
-differentiation, so each loss writes its gradient where the network's backward pass reads it. In the
-profile, every cuDNN call is an operator. Source: cuDNN's documentation of cudnnReduceTensor,
-cudnnOpTensor, cudnnScaleTensor and cudnnAddTensor.
+cuDNN has no automatic differentiation, so each loss also computes its gradient. Each cuDNN call is
+an operator in the profile. Source: cuDNN's documentation of cudnnReduceTensor, cudnnOpTensor,
+cudnnScaleTensor and cudnnAddTensor.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from lstmprof.implementations.cudnn._runtime import Buffer, Call
 
 
 def device_of(requested: str) -> str:
-    """Return ``cuda:N``, or ``cpu``, which a later check refuses."""
+    """Return ``cuda:N``, or ``cpu`` if there is no GPU; a later check refuses ``cpu``."""
     shown = cuda_devices()
     if requested == "auto":
         return "cuda:0" if shown else "cpu"
@@ -43,7 +42,7 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Do nothing: the host computes nothing."""
+    """Do nothing, because cuDNN computes only on the GPU."""
 
 
 class Trainer(loops.Trainer):
@@ -70,7 +69,7 @@ class Trainer(loops.Trainer):
         self.synchronize = self.runtime.bound("cudaDeviceSynchronize", {})
 
     def step(self, ranges: Ranges) -> Loss:
-        """Run one step; the next step overwrites the loss that this returns."""
+        """Run one step; the next step overwrites the returned loss."""
         with ranges("step"):
             self.stopwatch.start()
             self._phases(ranges)
@@ -98,12 +97,12 @@ class Trainer(loops.Trainer):
         return outcome if isinstance(outcome, float) else outcome.value()
 
     def device_ns(self) -> int:
-        """Return the last step's time by CUDA events (resolution 0.5 µs)."""
+        """Return the last step's time, measured by CUDA events (resolution 0.5 µs)."""
         return self.stopwatch.elapsed_ns()
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Any]:
-        import torch
+        import torch  # import late, because timed steps do not need torch
 
         if not torch.cuda.is_available():
             raise CaptureError(
@@ -131,7 +130,7 @@ class Trainer(loops.Trainer):
         return ranges
 
     def copied(self, outcome: Loss) -> float:
-        """Return the loss as a number, because the next step overwrites it on the device."""
+        """Return the loss as a number before the next step overwrites the loss's buffer."""
         return outcome.value()
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
@@ -140,7 +139,6 @@ class Trainer(loops.Trainer):
         return raw, "cudnn-direct.pt.trace.json"
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return (name of a cuDNN call, kernels that ran if the profile has this call)."""
         return loops.torch_needles(self.implementation.KERNELS)
 
     def facts(self) -> Dict[str, Any]:
@@ -161,7 +159,6 @@ class Trainer(loops.Trainer):
 
 
 def _refuse_without_profiler() -> None:
-    """Raise an error before the timing if torch, the profiler, is not installed."""
     if importlib.util.find_spec("torch") is None:
         raise CaptureError(
             "torch, whose profiler records cuDNN's calls, is not installed in " + sys.executable,
@@ -188,7 +185,7 @@ class Mean:
         """Do nothing: the gradient is constant."""
 
     def value(self) -> float:
-        """Return the last step's loss; the device must have finished."""
+        """Return the loss of the last step, which the device must have finished."""
         return float(self.result.array()[0])
 
 
@@ -200,8 +197,8 @@ class SquaredError:
         self.upload = self.targets.upload(targets)
         self.result = network.buffer((1,))
         buffer = network.d_outputs if training else network.buffer(network.outputs.shape)
-        # time steps before the last may have no target, and keep the gradient 0
-        unseen = network.outputs.bytes - self.targets.bytes  # before the last time step
+        # skip the outputs of earlier time steps if only the last has a target; their gradient is 0
+        unseen = network.outputs.bytes - self.targets.bytes
         difference, shape = buffer.address + unseen, self.targets.shape
         self._subtract = subtraction(
             network, network.outputs.address + unseen, self.targets.address, difference, shape
@@ -225,7 +222,7 @@ class SquaredError:
         self._reduce()
 
     def value(self) -> float:
-        """Return the last step's loss; the device must have finished."""
+        """Return the loss of the last step, which the device must have finished."""
         norm, count = float(self.result.array()[0]), int(self.targets.size)
         return norm * norm / count
 
@@ -261,7 +258,7 @@ def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
 
 
 def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...]) -> Call:
-    """Return a function that writes a − b to ``into``; all are packed tensors' addresses."""
+    """Return a function that writes a − b to ``into``; all three are addresses."""
     operation = network.cudnn.created("OpTensorDescriptor")
     network.cudnn.call(
         "cudnnSetOpTensorDescriptor",
@@ -286,7 +283,7 @@ def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...])
 def reduction(
     network: Any, operation: int, a: int, shape: Tuple[int, ...], into: Buffer
 ) -> Tuple[Call, Buffer]:
-    """Return a function that reduces a tensor to one number, with its workspace."""
+    """Return (a function that reduces a tensor to one number, its workspace)."""
     cudnn = network.cudnn
     descriptor = cudnn.created("ReduceTensorDescriptor")
     cudnn.call(
@@ -311,11 +308,11 @@ def reduction(
 
 
 def operator(function: str) -> ContextManager[Any]:
-    """Record a call of cuDNN as an operator of the profile."""
+    """Return a context that records a cuDNN call as an operator of the profile."""
     import torch
 
     name = function.replace("cudnn", "cudnn::", 1)
-    # torch.profiler's own recorder, which is private since torch 2.1
+    # prefer torch's fast recorder, which is private and exists since torch 2.1
     recorder = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
     context: ContextManager[Any] = recorder(name)
     return context

@@ -1,15 +1,7 @@
 """The step loop for JAX, with JAX's profiler.
 
-A training step is one jitted function that owns parameters and optimizer state (both are donated).
-Its phases are named scopes, which a profile stores in the HLO instead of its events. On a CPU, only
-the affinity of the process when XLA starts sets the number of XLA's threads, which flush denormals
-by themselves.
-
-JAX has no CTC loss. This one sums over all alignments, in log space, as a scan over time. Source:
-A. Graves et al., "Connectionist temporal classification" (2006), equations 6–8.
-
-JAX has no Adam either, and optax would be another package. Source: D. Kingma, J. Ba, "Adam" (2014),
-algorithm 1.
+A training step is one jitted function. Its phases are named scopes, which the profile shows in the
+HLO, not in events.
 """
 
 from __future__ import annotations
@@ -53,7 +45,7 @@ def _gpus() -> List[Any]:
 
 
 def set_threads(threads: int) -> None:
-    """Do nothing: the CPU affinity at XLA's start sets the number of threads."""
+    """Do nothing, because XLA starts one thread for each CPU of the process."""
 
 
 class Trainer(profilers.JaxProfiler, loops.Trainer):
@@ -72,6 +64,7 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         self.loss_of = self.checked(loss_of)
         self.inputs, self.targets = self._data(request.seed)
         body = self._forward_step if self.forward_only else self._train_step
+        # donate the state, so that XLA may reuse the memory of weights and optimizer state
         self.function = jax.jit(body, donate_argnums=0)
 
     def _data(self, seed: int) -> Tuple[Data, Data]:
@@ -141,7 +134,6 @@ LOG_ZERO = -1e30
 
 
 def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_major: bool) -> Any:
-    """Return the mean loss over the batch."""
     if workload.loss == "mean":
         return jnp.mean(outputs)
     if workload.loss == "mse":
@@ -153,7 +145,11 @@ def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_maj
 
 
 def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
-    """Return log p(labels) (batch,) from scores (time, batch, classes)."""
+    """Return log p(labels), shaped (batch,), from scores (time, batch, classes).
+
+    JAX has no CTC loss. Source: A. Graves et al., "Connectionist temporal classification" (2006),
+    equations 6–8.
+    """
     batch, symbols = labels.shape[0], 2 * labels.shape[1] + 1
     spelled = jnp.zeros((batch, symbols), labels.dtype).at[:, 1::2].set(labels)  # 0: blank
     skips = (spelled[:, 2:] != 0) & (spelled[:, 2:] != spelled[:, :-2])
@@ -173,12 +169,11 @@ def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
 
 
 def _shifted(sums: Any, places: int) -> Any:
-    """Shift sums (batch, symbols) right by ``places`` columns."""
+    """Shift ``sums``, shaped (batch, symbols), right by ``places``; fill with log 0."""
     return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the loss's targets in 32-bit types."""
     dtype = np.float32 if workload.loss == "mse" else np.int32
     return tuple(t.astype(dtype) for t in loops.targets_of(workload, batch, time_major))
 
@@ -197,7 +192,6 @@ def initial_state(workload: Workload, parameters: Parameters) -> Dict[str, Any]:
 
 
 def updated(workload: Workload, state: Any, gradients: Parameters) -> Dict[str, Any]:
-    """Return the state after one step of the optimizer."""
     if workload.optimizer == "sgd":
         rate, parameters = workload.learning_rate, state["parameters"]
         return {"parameters": {name: parameters[name] - rate * g for name, g in gradients.items()}}
@@ -205,6 +199,7 @@ def updated(workload: Workload, state: Any, gradients: Parameters) -> Dict[str, 
 
 
 def _after_adam(workload: Workload, state: Any, gradients: Parameters) -> Dict[str, Any]:
+    """Update the state by Adam (Kingma and Ba, 2014, algorithm 1), without optax."""
     count = state["count"] + 1
     means, squares, parameters = {}, {}, {}
     for name, gradient in gradients.items():
@@ -218,7 +213,7 @@ def _after_adam(workload: Workload, state: Any, gradients: Parameters) -> Dict[s
 
 
 class UsersNetwork:
-    """A user's function, with its tree of parameters as a flat dict."""
+    """A user's network: a function, and its tree of parameters as a flat dict."""
 
     def __init__(self, parameters: Any, function: Any) -> None:
         self.function = function
@@ -229,15 +224,14 @@ class UsersNetwork:
         self.leaves = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in paths}
 
     def tree(self, arrays: Mapping[str, Any]) -> Any:
-        """Rebuild the tree of parameters from its leaves."""
+        """Rebuild the tree of parameters from a flat dict."""
         return jax.tree_util.tree_unflatten(self.structure, [arrays[name] for name in self.leaves])
 
 
 class File(UsersFile):
-    """A user's file with JAX, whose network is a function of its parameters."""
+    """A user's file that defines a JAX network as (parameters, function)."""
 
     def fault(self, network: Any) -> Optional[str]:
-        """Say what is wrong if the network is no pair (parameters, function)."""
         if isinstance(network, (tuple, list)) and len(network) == 2 and callable(network[1]):
             return None
         return "a {}, not a pair: parameters, and a function of parameters and inputs".format(
@@ -248,7 +242,7 @@ class File(UsersFile):
         return UsersNetwork(*super().build(workload))
 
     def load(self, network: UsersNetwork, weights: Mapping[str, Any]) -> None:
-        """Set the parameters that the file's ``load`` returns."""
+        """Set the parameters that the file's function ``load`` returns, if there is one."""
         if self.claims:
             network.set(self.module.load(network.tree(network.leaves), weights))
 

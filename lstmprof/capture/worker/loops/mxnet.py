@@ -1,9 +1,9 @@
 """The step loop for MXNet (Gluon and Module), with MXNet's own profiler.
 
-MXNet is asynchronous, on a CPU too: a range such as ``forward`` shows when Python passed operators
-to the engine, not when they ran. The profiler cannot see operators that the engine or an executor
-runs in bulk, so operators run one by one in a profiled session. The measured overhead of the
-profile includes the time that this costs. In a Module, the loss belongs to ``forward``.
+MXNet is asynchronous, also on a CPU: a range such as ``forward`` shows when Python enqueued
+operators. MXNet's profiler cannot see operators in a bulk, so profiled steps run operators one by
+one. The profile's measured overhead includes the extra time. A Module computes the loss in
+``forward``.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from lstmprof.workloads import Workload
 
 ENGINE = "MXNET_ENGINE_TYPE"
 USUAL_ENGINE = "ThreadedEnginePerDevice"
-#: Options of MXNet's profiler; ``aggregate_stats`` stops the engine from joining operators.
+#: Options of MXNet's profiler. ``aggregate_stats`` makes the engine run operators one by one.
 RECORDED = ("profile_symbolic", "profile_imperative", "profile_api", "aggregate_stats")
-#: Variables that stop a graph's executor from joining operators if they are 0.
+#: Environment variables that, if 0, make a graph's executor run operators one by one.
 BULK = ("MXNET_EXEC_BULK_EXEC_TRAIN", "MXNET_EXEC_BULK_EXEC_INFERENCE")
 _FIRST_COMMA = re.compile(r'("traceEvents"\s*:\s*\[)\s*,')
 copy = numpy_copy
@@ -95,11 +95,10 @@ class Trainer(loops.Trainer):
         return self.tasks[name]
 
     def written(self, session: str, folder: str) -> Tuple[str, str]:
-        """Repair the profiler's JSON."""
         with open(session, encoding="utf-8") as file:
             text = file.read()
         with open(session, "w", encoding="utf-8") as file:
-            # remove the comma with which every later profile of a process begins, to get valid JSON
+            # make the JSON valid: every profile after the first in a process begins with a comma
             file.write(_FIRST_COMMA.sub(r"\1", text, count=1))
         return session, "mxnet.trace.json"
 
@@ -119,7 +118,7 @@ class Trainer(loops.Trainer):
 
 
 class TaskRange:
-    """A range that is a task of MXNet's profiler; it may be entered again."""
+    """A range of the profile, which can be entered several times."""
 
     def __init__(self, task: Any) -> None:
         self.task = task
@@ -142,7 +141,7 @@ class GluonNetwork:
         self.trainer = mx.gluon.Trainer(parameters, name, options, kvstore=None)
 
     def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """Pass a step's operators to the engine; return the loss."""
+        """Enqueue a step's operators, and return the loss, which may be pending."""
         if self.forward_only:
             return self.loss(ranges, arrays)
         with mx.autograd.record():
@@ -161,12 +160,12 @@ class GluonNetwork:
             return loss_of(mx.nd, self.workload, outputs, arrays, self.time_major)
 
     def one_by_one(self) -> ContextManager[None]:
-        """Do nothing: MXNet runs operators one by one anyway while its profiler records."""
+        """Change nothing, because MXNet's profiler makes operators run one by one."""
         return contextlib.nullcontext()
 
 
 class ModuleNetwork:
-    """A graph that ends in its loss, run and trained by a Module."""
+    """A symbolic graph of network and loss, which an MXNet Module runs and trains."""
 
     def __init__(self, file: Any, module: Any, workload: Workload, forward_only: bool) -> None:
         self.forward_only, self.arrays = forward_only, module.arrays
@@ -193,7 +192,7 @@ class ModuleNetwork:
         return module
 
     def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """Pass a step's operators to the engine; return the loss."""
+        """Enqueue a step's operators, and return the loss, which may be pending."""
         data = [array for name, array in arrays.items() if name != "targets"]
         labels = [array for name, array in arrays.items() if name == "targets"]
         batch = mx.io.DataBatch(data, labels or None)
@@ -208,7 +207,7 @@ class ModuleNetwork:
 
     @contextlib.contextmanager
     def one_by_one(self) -> Iterator[None]:
-        """Use a second Module without bulk execution, with copied weights."""
+        """Run operators one by one inside the ``with`` block, by a second Module."""
         if self.profiled is None:
             with _variables(dict.fromkeys(BULK, "0")):
                 self.profiled = self._bound(self.module.get_params()[0])
@@ -244,7 +243,7 @@ def given(workload: Workload, batch: Any, time_major: bool) -> Dict[str, Any]:
 def loss_of(
     library: Any, workload: Workload, outputs: Any, arrays: Dict[str, Any], time_major: bool
 ) -> Any:
-    """Return the mean loss over the batch, in ``library``, which is mx.nd or mx.sym."""
+    """Return the mean loss, computed with ``library``, which is mx.nd or mx.sym."""
     if workload.loss == "mean":
         return library.mean(outputs)
     if workload.loss == "mse":
@@ -259,7 +258,6 @@ def loss_of(
 
 
 def optimizer_of(workload: Workload) -> Tuple[str, Dict[str, Any]]:
-    """Return MXNet's name of the optimizer, and its options."""
     return workload.optimizer, {"learning_rate": workload.learning_rate}
 
 

@@ -2,10 +2,6 @@
 
 A training step is one tf.function, whose phases are name scopes. A step ends when its loss is on
 the host. With XLA, the profile shows XLA's instructions instead of TensorFlow's operators.
-
-float16 gradients need a scaled loss: TensorFlow's DynamicLossScale, from 2¹⁵ on. It is halved when
-a gradient is not finite (that step changes no weight), and doubled after 2000 finite steps. Source:
-tensorflow/python/training/experimental/loss_scale.py 2.21.
 """
 
 from __future__ import annotations
@@ -30,12 +26,12 @@ from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile
 from lstmprof.implementations import tensorflow as layers
 from lstmprof.workloads import Workload
 
-#: Name of the compiled operators; with XLA, a profile still lists the original operators.
+#: Name of the kernels of a run with XLA, because its profile still lists the original operators.
 XLA = "XLA's fused operators"
 
 
 def device_of(requested: str) -> str:
-    """Return the device, and make it the only one that TensorFlow sees."""
+    """Return the device, and hide all other GPUs from TensorFlow."""
     device = driver.chosen(requested, driver.tensorflow_sees)
     if device != "cpu":
         number = int(device.partition(":")[2])
@@ -97,13 +93,12 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return number
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Return the ops' input shapes from the step's graph."""
         # read the shapes from the graph, because TensorFlow's profiler (2.21) records no shapes
         batch = tf.nest.map_structure(tf.constant, self.batch)
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        # with XLA, return an empty text, which matches every profile
+        # with XLA, name the kernels without a search: every profile contains the empty text
         return [("", XLA)] if self.xla else super().needles()
 
 
@@ -120,7 +115,7 @@ def set_tf32(allowed: bool) -> None:
 
 
 def set_deterministic(seed: int) -> None:
-    """Use only deterministic operators (TensorFlow 2.9 and later); they need a seed."""
+    """Use only deterministic operators, which need a seed (TensorFlow 2.9 and later)."""
     enable = getattr(tf.config.experimental, "enable_op_determinism", None)
     if enable is None:
         raise CaptureError(
@@ -132,7 +127,7 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer; it runs one fused kernel per variable with a dense gradient."""
+    """Return an optimizer that applies each dense gradient by one fused kernel."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
@@ -149,7 +144,7 @@ def copy(buffer: int, device: str) -> Run:
 
 
 def _read_back(work: Callable[[], Any]) -> Run:
-    """Return a function that repeats work, then waits for the device."""
+    """Return a function that repeats ``work``, then waits for the device."""
 
     def run(times: int) -> None:
         for _ in range(times):
@@ -167,7 +162,6 @@ Tensors = Tuple[Any, ...]
 
 
 def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major: bool) -> Any:
-    """Return the mean loss over the batch, computed in float32."""
     outputs = tf.cast(outputs, tf.float32)  # as PyTorch's autocast does
     if workload.loss == "mean":
         return tf.reduce_mean(outputs)
@@ -207,17 +201,21 @@ class Unscaled:
 
 
 class DynamicallyScaled(Unscaled):
-    """Trains with a scaled loss, and divides the gradients by the scale."""
+    """Trains float16 with TensorFlow's DynamicLossScale.
+
+    Source: tensorflow/python/training/experimental/loss_scale.py 2.21.
+    """
 
     def __init__(self) -> None:
-        self.scale = tf.compat.v1.mixed_precision.DynamicLossScale()
+        self.scale = tf.compat.v1.mixed_precision.DynamicLossScale()  # starts at 2¹⁵
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
         return loss * self.scale()
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
-        """Run the optimizer if all gradients are finite, and update the scale."""
+        """Update the loss scale, and run the optimizer if all gradients are finite."""
         unscaled = [_divided(gradient, self.scale()) for gradient in gradients]
+        # halve the scale if a gradient is not finite, double it after 2000 finite steps
         _, finite = self.scale.update([_values(gradient) for gradient in unscaled])
 
         def step() -> tf.Operation:
@@ -227,7 +225,6 @@ class DynamicallyScaled(Unscaled):
 
 
 def _values(gradient: Any) -> tf.Tensor:
-    """Return the values of a gradient, sparse or dense."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
@@ -243,7 +240,7 @@ def loss_scaling(precision: str) -> Unscaled:
 
 
 class File(UsersFile):
-    """A user's file with TensorFlow or Keras."""
+    """A user's file that defines a network with TensorFlow or Keras."""
 
     def seed(self) -> None:
         tf.random.set_seed(SEED)
@@ -252,13 +249,12 @@ class File(UsersFile):
             keras.utils.set_random_seed(SEED)
 
     def fault(self, network: Any) -> Optional[str]:
-        """Say what is wrong if the network is not callable or has no trainable_variables."""
         if callable(network) and hasattr(network, "trainable_variables"):
             return None
         return "a {}, not a tf.Module or a Keras model".format(type(network).__name__)
 
     def build(self, workload: Workload) -> Any:
-        """Build the network, and call it once if Keras has not created its variables yet."""
+        """Build the network, and create variables that Keras creates at the first call."""
         network = super().build(workload)
         if not network.trainable_variables or not getattr(network, "built", True):
             place = workload.batch, workload.time_steps
@@ -273,8 +269,8 @@ class File(UsersFile):
         return network
 
     def parameters(self, network: Any) -> Arrays:
-        """Return the variables by a unique name: number and name, ``"0 kernel"``."""
-        # take the TensorFlow variable out of its Keras wrapper
+        """Return the variables under unique names, such as ``"0 kernel"``."""
+        # get TensorFlow's variable out of a variable of Keras
         return {
             "{} {}".format(n, v.name): v if isinstance(v, tf.Variable) else v.value
             for n, v in enumerate(network.trainable_variables)
@@ -284,7 +280,7 @@ class File(UsersFile):
         return {name: v.numpy() for name, v in self.parameters(network).items()}
 
     def mixed_precision(self, precision: str) -> None:
-        """Turn on mixed precision by Keras's policy, or by a rewrite of graphs."""
+        """Turn on mixed precision: by Keras's policy, or by TensorFlow if Keras is absent."""
         if "keras" in sys.modules:
             from lstmprof.implementations import keras as policies
 

@@ -1,7 +1,7 @@
-"""The step loop for TensorFlow 1, and for Keras on it: a graph and a session.
+"""The step loop for TensorFlow 1, and for Keras on TensorFlow 1.
 
-A training step is one ``session.run`` with the batch as its feed. Its phases are name scopes; the
-backward pass is ``gradients/…``. The first step completes the graph, which counts as compile time.
+A training step is one ``session.run``. The phases of a step are name scopes, and the backward pass
+is ``gradients/…``. The first step completes the graph, which counts as compile time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def refuse_unless_possible(request: CaptureRequest) -> None:
 
 
 class Fed:
-    """A network's outputs and loss in the graph, with the arrays to feed."""
+    """A network in the graph, with the arrays to feed to the placeholders."""
 
     def __init__(self, module: Any, workload: Workload, time_major: bool, seed: int) -> None:
         batch: Any = workloads.batch(workload, seed)
@@ -99,7 +99,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
         self.fetches: Optional[List[Any]] = None  # the first step adds them to the graph
 
     def _made(self) -> List[Any]:
-        """Add a step's nodes to the graph; return what the session must fetch."""
+        """Add a step's nodes to the graph, and return the nodes to fetch."""
         loss = self.fed.loss()
         if self.forward_only:
             return [loss]
@@ -121,19 +121,18 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
                 return self.session.run(self.fetches, self.fed.feed, **options)[0]
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Return the ops' input shapes from the graph, because the timeline has none."""
+        """Read input shapes from the graph, because TensorFlow 1's timeline has none."""
         return inputs_of(tf.get_default_graph().get_operations())
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the optimizer; it runs one fused kernel per variable with a dense gradient."""
+    """Return an optimizer that applies each dense gradient by one fused kernel."""
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)
 
 
 def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bool) -> Any:
-    """Return the mean loss over the batch."""
     if workload.loss == "mean":
         return tf.reduce_mean(outputs)
     if workload.loss == "ce":
@@ -141,7 +140,7 @@ def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bo
     elif workload.loss == "mse":
         losses = tf.square(outputs - targets[0])
     else:
-        # move the blank from the first class, as in workloads, to the last, as in TensorFlow
+        # move the blank class from first, as in lstmprof's workloads, to last, as in TensorFlow 1
         blank_last = tf.concat([outputs[:, :, 1:], outputs[:, :, :1]], 2)
         labels = _sparse(targets[0] - 1)
         losses = tf.nn.ctc_loss(labels, blank_last, targets[1], time_major=time_major)
@@ -174,7 +173,7 @@ def copy(buffer: int, device: str) -> Run:
 
 
 def _repeated(device: str, node: Any) -> Run:
-    """Return a function that computes a node repeatedly, in its own session."""
+    """Return a function that computes a node repeatedly in a separate session."""
     graph = tf.Graph()
     session = tf.Session(graph=graph, config=profilers.config(device))
     with graph.as_default():

@@ -1,12 +1,8 @@
 """The step loop for PyTorch, with torch.profiler.
 
-Weights and optimizer state are always float32. ``amp-*`` is torch.autocast; ``amp-fp16`` adds
-torch's gradient scaler, which may skip the first steps. Source: PyTorch's "Automatic Mixed
-Precision examples".
-
-A CUDA graph replays all phases after ``input`` by one launch. With a gradient scaler, the optimizer
-stays outside the graph, because the scaler reads back from the device. Source: PyTorch's "CUDA
-semantics", section "CUDA Graphs", whole-network capture.
+Weights and optimizer state are always float32. ``amp-*`` uses torch.autocast, and ``amp-fp16`` also
+a gradient scaler, which may skip the first steps. Sources: PyTorch's "Automatic Mixed Precision
+examples", and "CUDA semantics", section "CUDA Graphs", whole-network capture.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from lstmprof.capture.worker.profiling import Ranges, no_ranges
 from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile
 from lstmprof.workloads import Workload
 
-#: Warm-up steps before a CUDA graph is captured, as many as in PyTorch's documentation.
+#: Number of warm-up steps before a CUDA graph is captured, as in PyTorch's documentation.
 GRAPH_WARMUP = 3
 
 
@@ -104,6 +100,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         if self.graphed is None:
             self._attach_profiler()
             self.buffers = inputs, targets
+            # with a scaler, omit the optimizer: the scaler reads a value from the device
             work = self._computed if self.scaler is None else self._gradients
             captured = functools.partial(work, no_ranges, inputs, targets)
             self.graphed = GraphedWork(
@@ -115,7 +112,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return loss
 
     def _attach_profiler(self) -> None:
-        """Run an empty session before a graph is captured, so that CUPTI sees the kernels."""
+        """Run an empty session before the CUDA graph is captured: CUPTI then sees its kernels."""
         profilers.keep_profiler_attached()
         if self.recorder is self and profilers.HAS_KINETO and self.is_profiled:
             with self.recording(""):
@@ -162,18 +159,18 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return float(outcome.detach())
 
     def device_ns(self) -> Optional[int]:
-        """Return the last step's time by CUDA events (resolution 0.5 µs)."""
+        """Return the last step's time, measured by CUDA events (resolution 0.5 µs)."""
         if self.events is None:
             return None
         length_ms: float = self.events[0].elapsed_time(self.events[1])
         return round(length_ms * 1e6)
 
     def copied(self, outcome: torch.Tensor) -> torch.Tensor:
-        """Copy the loss, if the next replay of a CUDA graph overwrites it."""
+        """Copy the loss of a CUDA graph, because the next replay overwrites the loss."""
         return outcome.detach().clone() if self.cuda_graph else outcome
 
     def shapes(self, folder: str) -> List[shapes.OpInputs]:
-        """Return the input shapes of one more step's ops; a CUDA graph has no ops."""
+        """Run one more step to record its ops' input shapes; a CUDA graph has no ops."""
         if self.cuda_graph:
             return []
         with self.recording_shapes(folder) as inputs:
@@ -185,7 +182,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         needles = loops.torch_needles(self.implementation.KERNELS)
         if profilers.HAS_KINETO:
             return needles
-        # add names without ``aten::``, as an old torch writes them
+        # also search for names without ``aten::``, which an old torch writes
         return needles + [(needle.replace("aten::", ""), words) for needle, words in needles]
 
     def settings(self) -> Dict[str, Any]:
@@ -197,13 +194,13 @@ def optimizer_of(
 ) -> torch.optim.Optimizer:
     if workload.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=workload.learning_rate)
-    # keep the step count on the device, as a CUDA graph requires
+    # capturable: keep Adam's step count on the device, as a CUDA graph requires
     options = {"capturable": True} if capturable else {}
     return torch.optim.Adam(module.parameters(), lr=workload.learning_rate, **options)
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that runs MKL's or oneDNN's matmul, whichever is faster."""
+    """Return a function that runs torch's matmul, or on a CPU oneDNN's if faster."""
     left, right = (
         torch.rand(size, size, device=device).to(getattr(torch, dtype)) for _ in range(2)
     )
@@ -213,7 +210,7 @@ def product(size: int, device: str, dtype: str) -> Run:
         return run  # PyTorch 1.0 has no oneDNN tensors
     if not torch.backends.mkldnn.is_available():
         return run
-    # also time oneDNN, which runs nn.LSTM: MKL is half as fast on CPUs not made by Intel
+    # also time oneDNN, which nn.LSTM uses: MKL is half as fast on CPUs not made by Intel
     packed = left.to_mkldnn(), right.to_mkldnn()
     try:
         torch.nn.functional.linear(*packed)
@@ -251,7 +248,7 @@ def loss_of(
     lengths: torch.Tensor,
     time_major: bool,
 ) -> torch.Tensor:
-    """Return the mean loss over the batch; targets of each step are always time-major."""
+    """Return the mean loss; ``targets`` are time-major if each step has a target."""
     if workload.each_step and not time_major:
         targets = targets.transpose(0, 1)
     if workload.loss == "ce":
@@ -260,17 +257,17 @@ def loss_of(
         return outputs.mean()
     if workload.loss == "mse":
         return torch.nn.functional.mse_loss(outputs, targets)
-    # keep the lengths on the host, because torch would wait to read them from a device
+    # create lengths on the host, so that torch does not wait for the device to read lengths
     spelled = torch.full((len(lengths),), targets.shape[1], dtype=torch.int64)
     scores = (outputs if time_major else outputs.transpose(0, 1)).log_softmax(2)
-    # sum the losses without ``reduction="mean"``, which divides by the target lengths
+    # average without ``reduction="mean"``, which also divides by the target lengths
     each = torch.nn.functional.ctc_loss(scores, targets, lengths, spelled, reduction="none")
     return each.mean()
 
 
 @contextlib.contextmanager
 def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
-    """At the end of the ``with`` block, undo changes of weights and optimizer state."""
+    """Restore the weights, and zero the optimizer's state, after the ``with`` block."""
     copied = [p.detach().clone() for p in module.parameters()]
     yield
     with torch.no_grad():
@@ -299,26 +296,25 @@ class GraphedWork:
                     optimizer.zero_grad(set_to_none=True)
                     work()
             torch.cuda.current_stream().wait_stream(side)
-        # drop the gradients, so that the graph allocates new ones in its own memory
+        # drop the gradients, so that the capture allocates gradients in the graph's memory
         optimizer.zero_grad(set_to_none=True)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self.loss = work()
 
     def replay(self) -> torch.Tensor:
-        """Enqueue the step; the next replay overwrites the loss that this returns."""
+        """Enqueue the step; the next replay overwrites the returned loss."""
         self._graph.replay()
         return self.loss
 
 
 class File(UsersFile):
-    """A user's file with PyTorch."""
+    """A user's file that defines a network with PyTorch."""
 
     def seed(self) -> None:
         torch.manual_seed(SEED)
 
     def fault(self, network: Any) -> Optional[str]:
-        """Say what is wrong if the network is no module."""
         if isinstance(network, torch.nn.Module):
             return None
         return "a {}, not a torch.nn.Module".format(type(network).__name__)

@@ -1,7 +1,7 @@
 """Hardware counters of the CPU: instructions, cycles, cache misses, microcode assists.
 
 Linux's perf_event_open(2) counts this process in user mode, without privileges if
-perf_event_paranoid is 2 or less. Virtual machines often have no counters; then ``reason`` says so.
+perf_event_paranoid is 2 or less. Many virtual machines have no counters, and ``reason`` says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from lstmprof.capture.worker.machine import host
 
-#: Kind of CPU -> number of the system call perf_event_open (unistd.h).
+#: System call number of perf_event_open (unistd.h) for each CPU architecture.
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
 #: Constants of Linux's perf_event.h.
 HARDWARE, RAW = 0, 4
@@ -50,7 +50,7 @@ class CpuEvent(NamedTuple):
 
 
 class CpuCounters:
-    """Counters of this thread, and of threads that it starts later."""
+    """Counters of the calling thread, and of threads that this thread starts later."""
 
     def __init__(self, events: Optional[List[CpuEvent]] = None) -> None:
         self.descriptors: Dict[str, int] = {}
@@ -65,7 +65,7 @@ class CpuCounters:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Count events inside the ``with`` block; the counts of several blocks add up."""
+        """Count events inside the ``with`` block, and add the counts of earlier blocks."""
         began = self._counts()
         yield
         for name, counts in self._counts().items():
@@ -73,14 +73,13 @@ class CpuCounters:
             self.counted[name] = None if more is None or so_far is None else so_far + more
 
     def _counts(self) -> Dict[str, Tuple[int, int, int]]:
-        """Return name -> (count, ns enabled, ns in which the hardware counted)."""
+        """Return event name -> (count, ns enabled, ns in which the CPU counted)."""
         return {
             name: READING.unpack(os.read(descriptor, READING.size))
             for name, descriptor in self.descriptors.items()
         }
 
     def facts(self) -> Dict[str, Any]:
-        """Return the counts for run.json, and the reason if some are missing."""
         facts: Dict[str, Any] = dict(self.counted)
         return facts if self.reason is None else dict(facts, reason=self.reason)
 
@@ -88,12 +87,11 @@ class CpuCounters:
 def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[int]:
     """Return how many events happened between two readings."""
     count, enabled, running = (end - begin for begin, end in zip(began, ended))
-    # scale the count up to the whole time, because counters take turns on the hardware
+    # scale the count up to the enabled time, because events take turns on the CPU's counters
     return round(count * enabled / running) if running > 0 else None
 
 
 def usual_events() -> List[CpuEvent]:
-    """Return the events to count on this CPU."""
     events = [CpuEvent(name, HARDWARE, number) for name, number in GENERIC.items()]
     raw = fp_assists(*_processor())
     return events if raw is None else [*events, CpuEvent("fp_assists", RAW, raw)]
@@ -119,7 +117,6 @@ def _processor() -> Tuple[str, int, int]:
 
 
 def _opened(event: CpuEvent) -> int:
-    """Open a counter of this thread and its future threads."""
     flags = INHERIT | EXCLUDE_KERNEL | EXCLUDE_HV
     return opened(
         ATTRIBUTES.pack(

@@ -1,4 +1,4 @@
-"""What NVIDIA's driver supports, why a framework sees no GPU, and which wheel would see it."""
+"""Find out why a framework sees no GPU, and which wheel fits NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from lstmprof.base.errors import CaptureError
 from lstmprof.capture.worker.machine.meters import CUDA, NVML
 
-#: Framework -> (oldest CUDA that the driver must support, how to install the framework).
+#: Framework -> pairs (lowest CUDA major version of the driver, install command), newest first.
 WHEELS = {
     "torch": (
         (13, "pip install torch"),
@@ -30,7 +30,7 @@ _FAULTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Driver:
-    """The facts that NVIDIA's driver reports, or the reason why it shows no GPU."""
+    """What NVIDIA's driver reports, or why the driver shows no GPU."""
 
     fault: str = ""  # why there is no GPU
     version: Optional[str] = None
@@ -39,7 +39,7 @@ class Driver:
 
 
 def driver(cuda: str = CUDA, nvml: str = NVML) -> Driver:
-    """Read from the driver's libraries what it supports."""
+    """Read the NVIDIA driver's version, newest supported CUDA version, and GPUs."""
     try:
         library = ctypes.CDLL(cuda)
     except OSError:
@@ -78,7 +78,7 @@ def _name(library: Any, index: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class GpuView:
-    """Facts about GPUs that a framework reports."""
+    """What a framework reports about GPUs."""
 
     framework: str
     version: str
@@ -103,7 +103,7 @@ def why_no_gpu(view: GpuView, gpu_driver: Driver) -> Tuple[str, str]:
 
 
 def wheel_for(framework: str, gpu_driver: Driver) -> str:
-    """Return the command that installs the framework for this driver."""
+    """Return the command that installs a build of the framework for this driver."""
     major = 0 if gpu_driver.cuda is None else gpu_driver.cuda[0]
     command = next((words for least, words in WHEELS[framework] if major >= least), None)
     return command or "update the NVIDIA driver to 525 or newer, for CUDA 12"
@@ -149,7 +149,7 @@ def jax_sees() -> GpuView:
         gpus = len(jax.devices("gpu"))
     except RuntimeError:  # no such platform
         gpus = 0
-    # report the version of JAX's GPU plugin, too, which is a separate package
+    # report the CUDA version of JAX's GPU plugin, because the plugin is a separate package
     return GpuView("jax", jax.__version__, _plugin_of_jax(), gpus)
 
 

@@ -1,4 +1,4 @@
-"""The worker and its machine: parent process, CPUs, denormal mode, hardware."""
+"""Set up the worker process (CPUs, denormals, end), and describe its machine."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MXCSR_FLUSH = 0x8040
 MXCSR_WORD = 7  # in glibc's x86_64 fenv_t, after 28 bytes of x87 environment
 
-#: Seconds for which CPUs are observed to find idle CPUs: 20 ticks of 10 ms.
+#: Seconds for which lstmprof watches CPUs to find idle CPUs: 20 ticks of 10 ms.
 SAMPLE_S = 0.2
 
-#: Variables for sizes of thread pools, which OpenMP, MKL and TensorFlow read at import.
+#: Environment variables for thread counts, which math libraries and TensorFlow read at import.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -35,7 +35,7 @@ THREAD_VARIABLES = (
 
 
 def die_with(parent_pid: int) -> None:
-    """Let the kernel kill this process when its parent ends (Linux)."""
+    """Make Linux kill this process when the parent process ends."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:  # the parent ended before prctl
@@ -43,7 +43,7 @@ def die_with(parent_pid: int) -> None:
 
 
 def end_with(lifeline: str) -> None:
-    """End this process when the owner of a FIFO closes the FIFO."""
+    """End this process when the last writer closes the FIFO ``lifeline``."""
 
     def hold() -> None:
         with open(lifeline, "rb") as fifo:
@@ -54,7 +54,6 @@ def end_with(lifeline: str) -> None:
 
 
 def cuda_devices() -> int:
-    """Return the number of CUDA devices that the driver shows."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -66,7 +65,7 @@ def cuda_devices() -> int:
 
 
 def flush_denormals() -> None:
-    """Treat denormals as zero in this thread and those that it starts (x86-64 Linux)."""
+    """Let this thread and its new threads flush denormals to zero (x86-64 Linux)."""
     # on other systems, only a switch of the framework can flush denormals
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return
@@ -81,7 +80,6 @@ def flush_denormals() -> None:
 
 
 def denormals_flushed() -> bool:
-    """Test whether this thread flushes denormals to zero."""
     import numpy as np
 
     denormal = np.full(8, 1, np.int32).view(np.float32)
@@ -110,7 +108,7 @@ def text_of(path: str) -> Optional[str]:
 
 
 def fields_of(path: str) -> Iterator[Tuple[str, str]]:
-    """Yield (name, value) of the lines ``name: value`` in a system file."""
+    """Yield (name, value) of each line ``name: value`` in a file like /proc/cpuinfo."""
     for line in (text_of(path) or "").splitlines():
         name, _, value = line.partition(":")
         yield name.strip(), value.strip()
@@ -124,7 +122,6 @@ def last_level_cache_bytes(place: str = "/sys/devices/system/cpu/cpu0/cache") ->
 
 
 def clock_mhz(cpus: List[int]) -> Optional[float]:
-    """Return the mean of the CPUs' current clocks."""
     place = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
     khz = [text_of(place.format(cpu)) for cpu in cpus]
     clocks = [int(text) / 1000 for text in khz if text] or _clocks_of_x86(cpus)
@@ -146,7 +143,6 @@ def load_average() -> Optional[List[float]]:
 
 
 def peak_memory_bytes() -> Optional[int]:
-    """Return the largest resident memory of this process so far."""
     try:
         import resource
     except ImportError:
@@ -162,7 +158,7 @@ def allowed_cpus() -> List[int]:
 
 
 def take_cpus(threads: Optional[int], given: Sequence[int] = ()) -> Optional[List[int]]:
-    """Restrict this process and thread pools to CPUs; call before a framework's import."""
+    """Pin this process to CPUs, and size thread pools, before a framework is imported."""
     allowed = allowed_cpus()
     if threads and threads > len(allowed):
         raise CaptureError(
@@ -195,13 +191,13 @@ def cpu_facts() -> Dict[str, Any]:
 
 
 def idlest(allowed: List[int], count: int) -> List[int]:
-    """Return the ``count`` CPUs that were least busy during 0.2 s."""
+    """Watch the CPUs for SAMPLE_S; return the ``count`` least busy CPUs."""
     if count == len(allowed):
         return allowed
     first = _busy_ticks()
     time.sleep(SAMPLE_S)
     after = _busy_ticks()
-    # prefer the last CPUs, because interrupts run mostly on the first CPUs
+    # prefer the last of equally busy CPUs, because interrupts run mostly on the first CPUs
     ordered = sorted(allowed, key=lambda cpu: (after.get(cpu, 0) - first.get(cpu, 0), -cpu))
     return sorted(ordered[:count])
 

@@ -1,7 +1,7 @@
-"""Measure the energy of timed steps, counts of profiled steps, threads and the GPU's state.
+"""Measure energy, threads and GPU state of timed steps, and CPU use of profiled steps.
 
-Energy comes from RAPL's counters of CPU packages, through Linux's powercap (often only for root),
-and from NVML (Volta and later), called through ctypes.
+CPU energy comes from RAPL's counters of CPU packages, in Linux's powercap (often only for root).
+GPU energy comes from NVML (Volta and later), called through ctypes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lstmprof.capture.worker.profiling import Ranges
 POWERCAP = "/sys/class/powercap"
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
 
-#: Bit of nvmlClocksEventReasons (nvml.h) -> why clocks are low; no idleness, no user limits.
+#: Bits of nvmlClocksEventReasons (nvml.h) for low clocks that neither idleness nor a user causes.
 THROTTLE_REASONS = (
     (0x4, "software power cap"),
     (0x8, "hardware slowdown"),
@@ -34,18 +34,19 @@ THROTTLE_REASONS = (
     (0x40, "hardware thermal slowdown"),
     (0x80, "hardware power brake"),
 )
-#: NVML's function that returns throttle reasons: name since driver 535, and older name.
+#: Names of NVML's function for reasons of low clocks: since driver 535, and before.
 CLOCKS_REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
 )
-#: Seconds to measure before energy is reported: A100, H100 measure 25 % (arXiv:2312.02741).
+#: Shortest measurement in seconds at which lstmprof reports GPU energy, because A100 and H100
+#: measure their power during only 25 % of the time (arXiv:2312.02741).
 LEAST_ENERGY_S = 1.0
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
 
 class Meters:
-    """Measures energy and thread times of the timed iterations."""
+    """Measures energy and thread times during the timed steps."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class Meters:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Measure energy and threads inside the ``with`` block; several blocks add up."""
+        """Measure inside the ``with`` block, and add the measurements of earlier blocks."""
         packages, gpu = self._counters()
         before, began_s = times(), self.clock()
         yield
@@ -105,7 +106,6 @@ class StepCounts:
         self.counts.append(difference(before, usage(SELF)))
 
     def facts(self) -> Dict[str, Any]:
-        """Return the counts of the profiled steps for run.json."""
         columns = {
             "profiled_cpu_ns": [counts.cpu_ns for counts in self.counts],
             "profiled_voluntary_switches": [counts.voluntary_switches for counts in self.counts],
@@ -142,14 +142,14 @@ def packages_uj(powercap: str) -> Optional[int]:
 
 
 class NvmlGpu:
-    """One GPU, whose state is read through NVML (NVIDIA's management library)."""
+    """One GPU, observed through NVML (NVIDIA's management library)."""
 
     def __init__(self, nvml: Any, handle: ctypes.c_void_p) -> None:
         self.nvml, self.handle = nvml, handle
 
     @classmethod
     def of(cls, device: str, nvml: str = NVML, cuda: str = CUDA) -> Optional[NvmlGpu]:
-        """Find the GPU ``cuda:N`` by its PCI bus."""
+        """Find the GPU ``cuda:N`` in NVML, by the GPU's PCI bus id."""
         try:
             library, driver = ctypes.CDLL(nvml), ctypes.CDLL(cuda)
         except OSError:
@@ -167,7 +167,7 @@ class NvmlGpu:
         return cls(library, handle) if answered else None
 
     def energy_mj(self) -> Optional[int]:
-        """Return the energy since the driver was loaded; None before Volta or with MIG."""
+        """Return the energy since the driver was loaded, or None (before Volta, or MIG)."""
         if self._is_shared():
             return None
         return self._read("nvmlDeviceGetTotalEnergyConsumption", ctypes.c_ulonglong)
@@ -179,7 +179,7 @@ class NvmlGpu:
         return answered and modes[0].value == 1
 
     def load(self) -> Dict[str, Any]:
-        """Return how busy the GPU was recently, and the memory that all processes use."""
+        """Return the GPU's recent utilisation, and the memory in use by all processes."""
         utilisation, memory = (ctypes.c_uint * 2)(), (ctypes.c_ulonglong * 3)()  # total free used
         calls = (
             getattr(self.nvml, "nvmlDeviceGetUtilizationRates", None),
@@ -195,7 +195,6 @@ class NvmlGpu:
         }
 
     def state(self) -> Dict[str, Any]:
-        """Return the current clocks, temperature and reasons for low clocks."""
         reasons = self._read(CLOCKS_REASONS[0], ctypes.c_ulonglong)
         if reasons is None:
             reasons = self._read(CLOCKS_REASONS[1], ctypes.c_ulonglong)

@@ -1,7 +1,7 @@
 """Measure the device's peak rates: FLOP/s of a large matmul, bytes/s of a large copy.
 
-Both are measured after the steps, with the run's threads and precision. Bytes read and bytes
-written both count, as in J. McCalpin's STREAM. On a CPU, NumPy copies for every framework.
+A copy counts bytes read and bytes written, as in J. McCalpin's STREAM. The measurement follows the
+steps, with the run's threads and precision. NumPy copies for every framework on a CPU.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MOST_TIMES = 64
 BUDGET_NS = 300_000_000
 CPU_SIZES, GPU_SIZES = (512, 4096), (8192, 8192)
 SIZE_MULTIPLE = 128
-#: Bytes to copy: more than any L2 cache of a GPU; on a CPU twice the last-level cache, but at
-#: least and at most the second and third number.
+#: Bytes to copy on a GPU (more than any L2 cache), and the smallest and largest number of bytes to
+#: copy on a CPU (usually twice the last-level cache).
 GPU_BUFFER, LEAST_CPU_BUFFER, LARGEST_CPU_BUFFER = 1 << 30, 1 << 26, 1 << 29
 
 HALVES = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
@@ -36,7 +36,6 @@ LATER_ROUND = "measured in the first round only"
 def facts(
     request: CaptureRequest, loop: Any, device: str, report: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """Return the peak rates for run.json, or the reason why there are none."""
     if not request.peaks:
         return unmeasured(request.precision, TURNED_OFF)
     if not request.steps_to_profile:
@@ -46,7 +45,7 @@ def facts(
 
 
 def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
-    """Measure the peak rates with a framework; if that fails, return the reason."""
+    """Measure the peak rates with a framework, or return why this failed."""
     if not hasattr(loop, "product"):
         framework = loop.__name__.rpartition(".")[2]
         return unmeasured(precision, "{} has no matmul benchmark".format(framework))
@@ -82,7 +81,7 @@ def _measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
 def best_product(
     product: Callable[[int], Run], sizes: Tuple[int, int], clock: Clock
 ) -> Tuple[int, float]:
-    """Return (size, shortest ns) of the smallest matmul that takes LEAST_NS."""
+    """Return (size, shortest ns) of a matmul that is large enough to time."""
     size, most = sizes
     while True:
         run = product(size)
@@ -95,7 +94,7 @@ def best_product(
 
 
 def best(run: Run, clock: Clock) -> float:
-    """Return the shortest time of one run in ns, timing short runs in groups."""
+    """Return the shortest ns of one run, from groups of runs if a run is short."""
     began_ns, took_ns = clock(), _timed(run, 1, clock)
     times = int(min(MOST_TIMES, max(1, LEAST_NS // max(took_ns, 1))))
     shortest = took_ns if times == 1 else _timed(run, times, clock)
@@ -146,7 +145,7 @@ def numpy_product(size: int, device: str, dtype: str) -> Run:
 
 
 def faster(*runs: Run) -> Run:
-    """Return the fastest of these functions, by timing the second call of each."""
+    """Return the fastest of some functions, after a warm-up call."""
     took_ns = []
     for run in runs:
         run(1)

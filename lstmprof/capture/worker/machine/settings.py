@@ -1,6 +1,6 @@
 """Read the settings that change the speed of steps, in the process that runs the steps.
 
-They are read after the timing, because an imported library may change a requested setting.
+The worker reads the settings after the timing, because an imported library may change a setting.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any, Dict, List, Optional
 from lstmprof.capture.worker.machine import host
 from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
-#: Prefixes of variables that may influence a step, without TF_, which Terraform's secrets have.
+#: Prefixes of environment variables that may influence a step. The prefix TF_ alone
+#: would also match Terraform's variables, which may be secret.
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_"),
     *("ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "XLA_", "JAX_", "PYTENSOR_"),
@@ -24,7 +25,7 @@ PREFIXES = (
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32", "MALLOC_", "MIMALLOC_", "TCMALLOC_"),
     *("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHON_GIL"),
 )
-#: Variables that are not recorded, because run.json has them or no step depends on them.
+#: Environment variables that lstmprof omits from run.json as redundant or irrelevant.
 SET_BY_CAPTURE = (
     *host.THREAD_VARIABLES,
     "CUDA_VISIBLE_DEVICES",
@@ -38,12 +39,12 @@ HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 #: float32 bits of 2⁻¹²⁶, the smallest normal number, and of 2⁻¹³³, a denormal number.
 SMALLEST_NORMAL, DENORMAL = 1 << 23, 1 << 16
-#: Size of an array that is large enough for a framework to use all its threads.
+#: Number of elements of the test array, so many that a framework uses all its threads.
 DENORMALS = 1 << 18
 
 
 def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
-    """Return all settings for run.json; call it in the thread that runs the steps."""
+    """Return run.json's settings; the thread that runs the steps must call this."""
     import gc
 
     # find the tools, six at most, that monitor the interpreter (Python 3.12 and later)
@@ -67,7 +68,7 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _vanishes(bits: int, factor: float) -> bool:
-    """Return whether a float32 times a factor is 0 in this thread."""
+    """Return whether float32(``bits``) times ``factor`` is 0 in the calling thread."""
     import numpy as np
 
     numbers = np.full(8, bits, np.int32).view(np.float32)
@@ -75,14 +76,14 @@ def _vanishes(bits: int, factor: float) -> bool:
 
 
 def denormal_numbers() -> Any:
-    """Return denormals; doubling them shows whether a framework keeps denormals."""
+    """Return an array of denormals, to test whether a framework flushes denormals."""
     import numpy as np
 
     return np.full(DENORMALS, DENORMAL, np.int32).view(np.float32)
 
 
 def denormals(doubled: Any) -> str:
-    """Return ``kept``, ``flushed`` or ``both``, from the results of doubled denormals."""
+    """Return ``kept``, ``flushed`` or ``both``: the fate of the doubled denormals."""
     import numpy as np
 
     is_kept = np.asarray(doubled).view(np.int32) != 0
@@ -134,7 +135,7 @@ def _cpu_controller(root: str) -> str:
 
 
 def _upwards(root: str, path: str) -> List[str]:
-    """Return a folder and its parents: ``["/r/a/b", "/r/a", "/r"]``."""
+    """Return a folder and its parents up to the root: ``["/r/a/b", "/r/a", "/r"]``."""
     parts = [part for part in path.split("/") if part]
     return [os.path.join(root, *parts[:count]) for count in range(len(parts), -1, -1)]
 

@@ -1,9 +1,9 @@
 """Resource usage of this process, and of each of its threads.
 
-getrusage(2) takes 0.7 µs (CPython 3.11, Linux 6.18). It includes a thread on another CPU only up to
-that CPU's last clock tick (every 1 to 10 ms); the missing time appears in the next iteration, so
-sums are right. Threads are read by their clocks (clock_getcpuclockid(3)) and schedstat
-(Documentation/scheduler/sched-stats.rst).
+getrusage(2) takes 0.7 µs (CPython 3.11, Linux 6.18). It counts a thread on another CPU only up to
+that CPU's last clock tick (every 1 to 10 ms). The rest is counted in the next iteration, so sums
+over iterations are right. A thread's times come from its CPU-time clock (clock_getcpuclockid(3))
+and from its file schedstat (Documentation/scheduler/sched-stats.rst).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOC
 
 
 class Counts(NamedTuple):
-    """Counts between two readings, over all threads of the process."""
+    """What the process used between two readings of getrusage(2)."""
 
     cpu_ns: Optional[int]
     voluntary_switches: Optional[int]  # a thread gave up its CPU, to wait
@@ -48,7 +48,6 @@ SELF = 0 if resource is None else resource.RUSAGE_SELF
 
 
 def difference(before: Usage, after: Usage) -> Counts:
-    """Return the counts between two readings."""
     if before is None or after is None:
         return Counts(None, None, None, None, None)
     # read fields by position, which takes half the time of reading by name
@@ -62,10 +61,10 @@ def difference(before: Usage, after: Usage) -> Counts:
 
 
 class Times(NamedTuple):
-    """The times of one thread since it began."""
+    """A thread's CPU time and waiting time since the thread began."""
 
     cpu_ns: int
-    # ns ready to run, but without a CPU; None if the kernel does not count them
+    # time ready to run, but without a CPU; None if the kernel does not measure this time
     waited_ns: Optional[int]
 
 
@@ -82,14 +81,13 @@ class Waiting(NamedTuple):
 
 
 class ThreadWaits(NamedTuple):
-    """The calling thread's CPU time, and CPU waits: /proc folder -> thread -> ns."""
+    """The calling thread's CPU time, and each thread's wait for a CPU so far."""
 
     cpu_ns: int
-    waited_ns: Dict[str, Dict[str, int]]
+    waited_ns: Dict[str, Dict[str, int]]  # folder like /proc/7/task -> thread -> ns
 
 
 def this_thread() -> Optional[int]:
-    """Return the system's id of the calling thread."""
     try:
         return int(os.path.basename(os.readlink("/proc/thread-self")))
     except (OSError, ValueError):
@@ -100,7 +98,7 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
     """Return how long threads of this process and its children waited for a CPU."""
     this = this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")
-    # read own times last before a step and first after it: reading other threads takes time
+    # read this thread closest to the step, because reading other threads takes CPU time
     cpu_ns, own_ns = time.thread_time_ns(), _waited_of(own)
     by_folder = {folder: _waits_in(folder) for folder in (_TASKS, *_children())}
     if not ends:
@@ -120,7 +118,7 @@ def active_ns(thread: Optional[int]) -> Optional[int]:
 
 
 def _clock_of(thread: int) -> int:
-    """Return the id of the clock of a thread's CPU time (clock_getcpuclockid(3))."""
+    """Return the id of a thread's CPU-time clock (clock_getcpuclockid(3))."""
     return ~thread << 3 | _PER_THREAD_SCHED
 
 
@@ -135,7 +133,6 @@ def _waits_in(folder: str) -> Dict[str, int]:
 
 
 def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
-    """Return the calling thread's CPU time, and all threads' waits, between two readings."""
     if before is None or after is None:
         return Waiting()
     more = {}
@@ -149,7 +146,7 @@ def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits])
 
 
 def _children() -> List[str]:
-    """Return the folders in /proc with the threads of multiprocessing's processes."""
+    """Return ``/proc/PID/task`` of each child that multiprocessing started."""
     processes = getattr(sys.modules.get("multiprocessing.process"), "_children", ())
     return [f"/proc/{process.pid}/task" for process in tuple(processes) if process.pid]
 
@@ -165,7 +162,6 @@ def _waited_of(path: str) -> Optional[int]:
 
 
 def times() -> Optional[Readings]:
-    """Return the times of every thread of this process."""
     try:
         threads = [int(name) for name in os.listdir(_TASKS)]
     except OSError:
@@ -192,7 +188,7 @@ def _allowed(status: str) -> Optional[str]:
 
 
 class ThreadTimes:
-    """Adds up the times of all threads over pairs of readings."""
+    """Adds up each thread's times over several intervals."""
 
     def __init__(self) -> None:
         self.sums: Optional[Readings] = {}
@@ -210,7 +206,6 @@ class ThreadTimes:
             )
 
     def facts(self) -> Optional[List[Dict[str, Any]]]:
-        """Return the threads with the most CPU time, for run.json."""
         if self.sums is None:
             return None
         ran = sorted(self.sums.items(), key=lambda entry: -entry[1].cpu_ns)

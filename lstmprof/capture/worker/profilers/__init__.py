@@ -1,14 +1,7 @@
-"""Profilers of the frameworks, and facts about framework and device.
+"""Start each framework's profiler, and read facts about framework and device.
 
-A ``Profiler`` has these methods; the first three are called in this order:
-
-::
-
-    recording ─ annotated ─▶ written        wait, find_device        settings, facts
-
-The loops of a capture use a profiler around their own steps; ``capture.own`` uses it around a
-user's steps. Nsight Systems (``NsysProfiler``) records from outside the process and sees NVTX
-ranges; the framework's own profiler still provides the facts.
+A subclass of ``Profiler`` wraps one profiler, such as torch.profiler or nsys. A capture calls
+``recording``, then ``annotated`` for each step, and ``written`` at the end.
 """
 
 from __future__ import annotations
@@ -28,7 +21,7 @@ from lstmprof.capture.worker.profiling import Ranges, both, domain_ranges, no_ra
 class Profiler:
     profiler = ""
     title = "steps"  # of the profile's file
-    # whether another process records, and writes the profile after this process has ended
+    # whether another process (nsys) records, and writes the profile when this process has ended
     is_outside = False
     has_known_cost = True  # the cost of recording an event can be measured
     can_record_shapes = False  # has the option ``with_shapes``
@@ -36,17 +29,17 @@ class Profiler:
 
     @property
     def starts_late(self) -> bool:
-        """Return whether a session's first step is unusual and must not be profiled."""
+        """Return whether a session's first step is too slow or incomplete to profile."""
         return False
 
     def find_device(self) -> None:
-        """Note on which device this process works now."""
+        """Store the device that this process uses now."""
 
     def wait(self, outcome: Any = None) -> None:
         """Wait until the device has finished a step."""
 
     def settings(self) -> Dict[str, Any]:
-        """Return the settings that only the framework knows."""
+        """Return the framework's settings, such as its matmul precision."""
         return {}
 
     def facts(self) -> Dict[str, Any]:
@@ -58,11 +51,11 @@ class Profiler:
         raise NotImplementedError
 
     def annotated(self, number: int) -> Ranges:
-        """Return a function that opens ranges of this profiler, in step ``number``."""
+        """Return a function that marks a named range of step ``number``."""
         raise NotImplementedError
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write a session's profile to a file; return (path, name to keep it under)."""
+        """Write a session's profile; return (temporary path, file name in the run)."""
         raise NotImplementedError
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
@@ -70,7 +63,7 @@ class Profiler:
         return None
 
     def cost_parts(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Measure a trivial op's times before, in and after the op inside it."""
+        """Measure the parts of an event that contains another event."""
         return None
 
     def trivial_readings(self) -> calibration.LoopTimes:
@@ -87,7 +80,7 @@ class Profiler:
             return {}
         trivial = self.trivial()
         call, events = trivial or (calibration.range_call(self.annotated(0)), 1)
-        # use no NVTX range, because another tool would count the range as a step
+        # open no NVTX range, because a tool that records NVTX would count the range as a step
         plain = calibration.readings(call, no_ranges)
         return calibration.facts(
             profiled, plain, events, self.cost_parts(call) if trivial else None
@@ -95,7 +88,7 @@ class Profiler:
 
 
 def xplane_in(folder: str) -> Tuple[str, str]:
-    """Return (path, name) of the XPlane file that a session wrote."""
+    """Return (path, name) of the XPlane file that a profiler session wrote."""
     (raw,) = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
     return raw, os.path.basename(raw)
 
@@ -113,7 +106,7 @@ NSYS_RANGE = "profile"
 
 
 class NsysProfiler(Profiler):
-    """Opens the NVTX range that nsys records."""
+    """Opens the NVTX range that nsys records, from another process."""
 
     profiler = "nsys"
     is_outside = True
@@ -144,13 +137,13 @@ class NsysProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """Open the range that nsys records, except in the discarded first session."""
+        """Open the NVTX range that nsys records, but not in the first session."""
         self._sessions += 1  # the first session is discarded
         with (self._ranges if self._sessions > 1 else no_ranges)(NSYS_RANGE):
             yield
 
     def annotated(self, number: int) -> Ranges:
-        """Return no ranges, because steps have NVTX ranges anyway."""
+        """Return a function that opens nothing: nsys sees the steps' NVTX ranges."""
         return no_ranges
 
 
@@ -164,14 +157,14 @@ KERAS = "keras"
 
 
 def framework_of(name: Optional[str] = None) -> str:
-    """Return the framework of the steps: named, or the only one imported."""
+    """Return the framework that runs the steps; ``name`` overrides the imports."""
     if name == KERAS:
         return _checked(str(importlib.import_module(KERAS).config.backend()))
     if name is not None:
         return _checked(name)
     imported = [name for name in PROFILERS if hasattr(sys.modules.get(name), "__version__")]
     keras = sys.modules.get(KERAS)
-    # ask Keras 3 for the backend: a script may have imported other frameworks, too
+    # use the backend of Keras 3, because the script may have imported several frameworks
     if keras is not None and hasattr(keras, "config"):
         return _checked(str(keras.config.backend()))
     if len(imported) == 1:

@@ -1,6 +1,6 @@
-"""Measure what recording one event costs on this machine: trivial calls, profiled and not.
+"""Measure the cost of recording one event: time trivial calls with and without the profiler.
 
-Loops measure the CPU time of their thread, which other processes do not lengthen.
+The times are CPU times of the calling thread, because other processes do not lengthen CPU times.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from lstmprof.capture.worker.machine.usage import SELF, difference, usage
 from lstmprof.capture.worker.profiling import Ranges
 
-#: Repeats of each loop (the median counts), calls per loop and ranges per loop; all loops take
-#: 20 ms with torch.profiler.
+#: Number of repeats (lstmprof uses their median), calls per repeat, and ranges per repeat. All
+#: repeats together take 20 ms with torch.profiler.
 REPEATS, CALLS, RANGES = 9, 100, 30
-#: Name of the ranges to time; any name of a range would do, except ``step``.
+#: Name of the timed ranges; the name ``step`` would add steps to the profile.
 RANGE = "input"
-#: Bytes that cause 1,000 page faults, which take less than a millisecond.
+#: Bytes of memory to touch: 1,000 page faults, which take less than a millisecond.
 FRESH_BYTES = 4 << 20
 
 Call = Callable[[], Any]
@@ -28,7 +28,7 @@ Call = Callable[[], Any]
 
 @dataclasses.dataclass(frozen=True)
 class LoopTimes:
-    """CPU time of one call and of one range, for each repeat of the loops."""
+    """CPU time per call and per range, in each repeat of the measurement."""
 
     call_ns: List[float]
     range_ns: List[float]
@@ -36,7 +36,7 @@ class LoopTimes:
 
 @dataclasses.dataclass(frozen=True)
 class EventParts:
-    """Times of an outer event, such as ``aten::item``, and of the event inside it."""
+    """Parts of an event, such as ``aten::item``, that contains another event."""
 
     before_ns: float  # in the outer event, before the inner event
     inside_ns: float
@@ -59,8 +59,6 @@ def _each_ns(call: Call, calls: int) -> List[float]:
 
 
 def range_call(ranges: Ranges) -> Call:
-    """Return a function that opens and closes a range."""
-
     def call() -> None:
         with ranges(RANGE):
             pass
@@ -90,7 +88,7 @@ def facts(
 def _difference(
     profiled: Sequence[float], plain: Sequence[float], events: int
 ) -> Tuple[Optional[float], Optional[float]]:
-    """Return (cost per event, its error: half the sum of both interquartile ranges)."""
+    """Return (cost per event, error: half the sum of both interquartile ranges)."""
     over = (statistics.median(profiled) - statistics.median(plain)) / events
     if over <= 0:
         return None, None
@@ -106,7 +104,7 @@ def _middle_half(lengths: Sequence[float]) -> float:
 def _divided(
     event_ns: Optional[float], range_ns: Optional[float], cost_parts: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
-    """Divide an event's cost in ns: before it, inside it, inside a range."""
+    """Return (cost before an event, inside an event, inside an empty range) in ns."""
     if cost_parts is None or event_ns is None:
         return None, None, None
     whole = cost_parts.before_ns + cost_parts.inside_ns + cost_parts.after_ns

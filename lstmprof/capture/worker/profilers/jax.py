@@ -19,7 +19,7 @@ from lstmprof.capture.worker.profilers import Profiler, xplane_in
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.implementations.cudnn import _runtime
 
-#: Packages whose versions are recorded, because a step's layers may come from them.
+#: Packages with layers for JAX. lstmprof records the version of each imported package.
 LIBRARIES = ("flax", "equinox", "haiku", "keras")
 
 
@@ -29,7 +29,7 @@ class JaxProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """Return True: a session's first step took 4 to 46 ms, later steps took 3 to 5 ms."""
+        """Return True: a session's first step took 4 to 46 ms, later steps 3 to 5 ms."""
         return True
 
     def find_device(self) -> None:
@@ -38,7 +38,7 @@ class JaxProfiler(Profiler):
         self.device_name = "cuda:0" if on_gpu else self.device.platform
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait for the result of a step, or for all arrays: JAX cannot wait for a device."""
+        """Wait for ``outcome``, or for all arrays: JAX cannot wait for a device."""
         jax.block_until_ready(jax.live_arrays() if outcome is None else outcome)
 
     def threads(self) -> int:
@@ -87,14 +87,13 @@ class JaxProfiler(Profiler):
 
 
 def cuda_version(platform: str) -> Optional[str]:
-    """Return CUDA's version, such as ``12.9`` for ``cuda 12090``."""
+    """Find CUDA's version in ``platform``: ``cuda 12090`` gives ``12.9``."""
     match = re.search(r"cuda (\d+)", platform)
     number = int(match.group(1)) if match else 0
     return "{}.{}".format(number // 1000, number % 1000 // 10) if number else None
 
 
 def _without_python_calls() -> Dict[str, Any]:
-    """Return the options that turn off the recording of Python calls."""
     if not hasattr(jax.profiler, "ProfileOptions"):
         return {}
     options = jax.profiler.ProfileOptions()
@@ -103,7 +102,6 @@ def _without_python_calls() -> Dict[str, Any]:
 
 
 def _trace(step: int, name: str) -> ContextManager[Any]:
-    """Return a range; the range of a step also has the step's number."""
     if name == "step":
         numbered: ContextManager[Any] = jax.profiler.StepTraceAnnotation(name, step_num=step)
         return numbered

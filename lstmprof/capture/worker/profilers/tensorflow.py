@@ -20,7 +20,7 @@ class TensorflowProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """Return True: a session's first step took 8 to 23 ms, later steps took 6 ms."""
+        """Return True: a session's first step took 8 to 23 ms, later steps 6 ms."""
         return True
 
     def find_device(self) -> None:
@@ -33,8 +33,8 @@ class TensorflowProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """Run TensorFlow's profiler."""
-        # growing buffers slow a session by 20 %, or 3 % after one at least as long (TF 2.21)
+        # growing buffers slow a session by 20 %, but only by 3 % if an earlier session was at least
+        # as long (TF 2.21)
         tf.profiler.experimental.start(folder)
         try:
             yield
@@ -80,7 +80,7 @@ class TensorflowProfiler(Profiler):
 
 
 def _call(module: str, function: str) -> Any:
-    """Return the result of an undocumented function of TensorFlow, if it exists."""
+    """Call an undocumented TensorFlow function that some versions lack."""
     try:
         return getattr(importlib.import_module("tensorflow." + module), function)()
     except (ImportError, AttributeError):
@@ -88,7 +88,7 @@ def _call(module: str, function: str) -> Any:
 
 
 def synchronize() -> None:
-    # ``sync_devices`` exists since TensorFlow 2.10; before, copying the loss to the host waits
+    # do nothing before TensorFlow 2.10: there, copying the loss to the host waits for the device
     wait = getattr(tf.test.experimental, "sync_devices", None)
     if wait is not None:
         wait()

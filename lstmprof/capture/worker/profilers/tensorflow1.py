@@ -1,7 +1,7 @@
 """TensorFlow 1's tracing of session runs, and facts about framework and device.
 
-A traced run returns the times of its nodes, which TensorFlow's ``timeline`` writes as a Chrome
-trace. The runs of all steps are written to one file.
+A traced ``Session.run`` returns the times of the graph's nodes. TensorFlow's ``timeline`` writes
+the nodes of all runs to one Chrome trace.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DEVICE_NAME = re.compile(r"name: ([^,]+)")
 
 
 class SessionTrace:
-    """The traced runs and the ranges of one profiler session."""
+    """The traced ``Session.run`` calls and the ranges of one profiler session."""
 
     def __init__(self) -> None:
         self.runs: List[Any] = []  # RunMetadata
@@ -74,7 +74,7 @@ class SessionTrace:
         return together
 
     def _range_events(self, drawn: List[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
-        """Yield the ranges as events of a separate process, in whole microseconds."""
+        """Yield the ranges as Chrome trace events of a separate process."""
         pid = 1 + max((event["pid"] for event in drawn), default=0)
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": PROCESS}}
         for name, start_ns, end_ns in self.ranges:
@@ -101,7 +101,6 @@ class Tensorflow1Profiler(Profiler):
             self.trace = None
 
     def annotated(self, number: int) -> Ranges:
-        """Return ranges that ``SessionTrace`` records."""
         assert self.trace is not None
         return self.trace.range
 
@@ -120,7 +119,7 @@ class Tensorflow1Profiler(Profiler):
         }
 
     def _denormals(self) -> Any:
-        """Return how TensorFlow's threads treat denormals, from a node in the session."""
+        """Return how TensorFlow treats denormals, by running one op in the session."""
         numbers = denormal_numbers()
         given = tf.placeholder(tf.float32, numbers.shape)
         return denormals(tf.get_default_session().run(given * 2.0, {given: numbers}))
@@ -151,7 +150,6 @@ def _gpu_name() -> Optional[str]:
 
 
 def config(device: str) -> Any:
-    """Return a session's configuration: threads and device."""
     threads = host.thread_count()
     made = tf.ConfigProto(intra_op_parallelism_threads=threads)
     made.inter_op_parallelism_threads = threads
@@ -163,7 +161,6 @@ def config(device: str) -> Any:
 
 
 def sees_gpu(device: str) -> bool:
-    """Return whether a session can use this GPU."""
     if not tf.test.is_built_with_cuda():
         return False
     try:

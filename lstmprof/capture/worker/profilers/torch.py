@@ -1,7 +1,7 @@
-"""torch's profiler, and facts about its settings and the device.
+"""Record steps with torch's profiler, and read torch's settings and device.
 
-torch.profiler exists since PyTorch 1.8.1. Before, torch.autograd.profiler gives a list of events,
-which ``formats.kineto.autograd`` reads.
+torch.profiler exists since PyTorch 1.8.1. Older versions have torch.autograd.profiler, which
+returns a list of events. ``formats.kineto.autograd`` reads this list.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
 
 #: Whether this torch has ``torch.profiler``, which uses the library Kineto.
 HAS_KINETO = hasattr(getattr(torch, "profiler", None), "profile")
-#: Variable that Kineto reads at its first recording, and the level that hides all messages.
+#: Environment variable with Kineto's log level, and the level that hides all messages. Kineto reads
+#: the variable at its first recording.
 _LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
 #: Names of the two ops that ``Tensor.item`` records, the second inside the first.
 NESTED = ("aten::item", "aten::_local_scalar_dense")
 
 
 class TorchProfiler(Profiler):
-    """torch.profiler, or its predecessor in an older torch."""
+    """torch.profiler, or torch.autograd.profiler before PyTorch 1.8.1."""
 
     can_record_shapes = HAS_KINETO
     profiler = "torch.profiler" if HAS_KINETO else "torch.autograd.profiler"
@@ -37,7 +38,7 @@ class TorchProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        # on a GPU, a session can lose its first kernels (torch 2.11, pytorch#192021)
+        # a session on a GPU can lose its first kernels (torch 2.11, pytorch#192021)
         return bool(self.device.type == "cuda")
 
     def find_device(self) -> None:
@@ -54,7 +55,7 @@ class TorchProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Any]:
-        """Record the host, and the GPU if a step runs on one."""
+        """Record the CPU, and the GPU if the steps use a GPU."""
         if not HAS_KINETO:
             with torch.autograd.profiler.profile(use_cuda=self.device.type == "cuda") as session:
                 yield session
@@ -70,7 +71,7 @@ class TorchProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording_shapes(self, folder: str) -> Iterator[List[shapes.OpInputs]]:
-        """Record input shapes, and fill the yielded list at the end of the block."""
+        """Yield a list, and fill the list with ops' input shapes after the block."""
         inputs: List[shapes.OpInputs] = []
         if not HAS_KINETO:
             yield inputs
@@ -85,7 +86,7 @@ class TorchProfiler(Profiler):
         os.remove(raw)
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """Return ``item`` of a CPU tensor, which records two ops."""
+        """Return ``Tensor.item``; each call records the two ops ``NESTED``."""
         if not HAS_KINETO:
             return None
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
@@ -101,7 +102,7 @@ class TorchProfiler(Profiler):
 
     def annotated(self, number: int) -> Ranges:
         if not HAS_KINETO:
-            # PyTorch 1.0 calls ``record_function`` ``range``
+            # ``record_function`` was named ``range`` in PyTorch 1.0
             legacy = torch.autograd.profiler
             older: Ranges = getattr(legacy, "record_function", None) or legacy.range
             return older
@@ -136,10 +137,10 @@ class TorchProfiler(Profiler):
 
 @contextlib.contextmanager
 def _quiet(session: Any) -> Iterator[None]:
-    """Run a profiler session without PyTorch's messages about it."""
+    """Run a profiler session, and hide PyTorch's messages about the session."""
     kinds = (getattr(torch, name, None) for name in ("cuda", "xpu"))
-    # keep messages on a GPU: the level that hides ``USDT:… profiler_start`` (PyTorch 2.13) would
-    # also hide CUPTI's errors
+    # hide messages like ``USDT:… profiler_start`` (PyTorch 2.13) only without a GPU, because the
+    # same level would also hide CUPTI's errors
     with_gpu = any(kind is not None and kind.is_available() for kind in kinds)
     level_is_ours = _LOG_LEVEL not in os.environ and not with_gpu
     if level_is_ours:
@@ -147,7 +148,7 @@ def _quiet(session: Any) -> Iterator[None]:
     try:
         with contextlib.ExitStack() as stack:
             with warnings.catch_warnings():
-                # hide the warning of PyTorch 2.9 to 2.12 that a second cycle would clear the events
+                # hide the warning (PyTorch 2.9 to 2.12) that a second cycle would clear the events
                 warnings.filterwarnings("ignore", "Warning: Profiler clears events")
                 stack.enter_context(session)
             yield
@@ -157,8 +158,7 @@ def _quiet(session: Any) -> Iterator[None]:
 
 
 def _gpus_in_use() -> List[int]:
-    """Return the GPUs that this process uses."""
-    # wait only for GPUs in use, because waiting would initialise another GPU
+    # omit unused GPUs, because waiting for an unused GPU would create a CUDA context
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]
@@ -166,20 +166,20 @@ def _gpus_in_use() -> List[int]:
 
 
 def _graphs_are_alive() -> bool:
-    """Return whether any CUDA graph exists, which a step may replay."""
+    """Return whether a CUDA graph exists that a step may replay."""
     graph = getattr(torch.cuda, "CUDAGraph", None)  # since PyTorch 1.10
     return graph is not None and any(issubclass(type(made), graph) for made in gc.get_objects())
 
 
 def keep_profiler_attached() -> None:
-    """Keep CUPTI loaded: a second session with CUDA graphs would crash."""
-    # set the two variables that torch's profiler.py sets
+    """Keep CUPTI loaded: with CUDA graphs, a second session would crash."""
+    # set the two variables that torch/profiler/profiler.py sets for CUDA graphs
     os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
     os.environ.setdefault("TEARDOWN_CUPTI", "0")
 
 
 def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
-    """Divide the recorded times of ``NESTED``; None if times are whole µs."""
+    """Return the median duration of each part of ``NESTED`` ops; None if times are whole µs."""
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:
         span = event.time_range
@@ -198,12 +198,12 @@ def cost_parts_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
     )
 
 
-#: ``fp32_precision`` of matmuls -> the same in ``get_float32_matmul_precision``'s words.
+#: ``fp32_precision`` of matmuls -> value that ``get_float32_matmul_precision`` would return.
 MATMUL_PRECISIONS = {"none": "highest", "ieee": "highest", "tf32": "high", "bf16": "medium"}
 
 
 def fp32_precision(*place: str) -> Optional[str]:
-    """Return ``fp32_precision`` of a part of ``torch.backends``."""
+    """Return a setting like ``torch.backends.cuda.matmul.fp32_precision``."""
     if not hasattr(torch._C, "_get_fp32_precision_getter"):  # before PyTorch 2.9
         return None
     part: Any = torch.backends
@@ -214,7 +214,6 @@ def fp32_precision(*place: str) -> Optional[str]:
 
 
 def settings(device_type: str) -> Dict[str, Any]:
-    """Return torch's current settings."""
     mkldnn = getattr(torch.backends, "mkldnn", None)  # since PyTorch 1.1
     onednn = getattr(mkldnn, "enabled", None)  # since PyTorch 1.11
     available = mkldnn is None or mkldnn.is_available()
@@ -238,8 +237,8 @@ def settings(device_type: str) -> Dict[str, Any]:
 
 
 def _matmul_precision(device_type: str) -> Optional[str]:
-    """Return the matmul precision, as ``get_float32_matmul_precision`` names it."""
-    # read newer switches first: ``get_float32_matmul_precision`` fails if a script has set them
+    """Return the matmul precision: ``highest``, ``high`` or ``medium``."""
+    # read the new setting first: the old function fails if a script has set the new setting
     precision = fp32_precision("mkldnn" if device_type == "cpu" else "cuda", "matmul")
     if precision is not None:
         return MATMUL_PRECISIONS.get(precision)
@@ -260,6 +259,5 @@ def _tf32() -> Dict[str, Optional[bool]]:
 
 
 def _call(name: str) -> Any:
-    """Call a torch function, if this version has it."""
     question = getattr(torch, name, None)
     return None if question is None else question()

@@ -1,8 +1,7 @@
-"""The ordered table of rules that classify work by the names of ops and kernels.
+"""Rules that classify work by the names of ops and kernels: ``aten::addmm`` is ``gemm``.
 
-The first matching rule decides. An op rule without a category means that the op only calls other
-ops (a view, a wrapper, an autograd node). The category of a kernel that such an op launched comes
-from the next enclosing op. Source: docs/ledger.md; the names are from profiles.
+The first matching rule decides. A rule without a category is for ops that only call other ops, such
+as views: the next op around decides. Sources: docs/ledger.md, and names in profiles.
 """
 
 from __future__ import annotations
@@ -34,12 +33,14 @@ OP_RULES: tuple[Rule, ...] = (
     LIBRARY_OP,
 )
 
-#: Rules that ``categories`` applies itself, because a name is not enough to choose them.
+#: Rules that categories.py chooses, because a name does not show whether such a rule applies.
 COPY_THAT_CASTS = Rule("cast", "torch", r"aten::copy_", "a copy to another element type")
 COPY_ON_DEVICE = Rule("layout", "any", r"(?i)memcpy", "a copy on or between devices")
 TRANSFER = Rule("transfer", "any", r"(?i)memcpy", "a copy between host and device")
 MEMSET = Rule("memset", "any", r"(?i)memset", "memory is set")
-OPTIMIZER_WORK = Rule("optimizer", "any", r"", "small work of the optimizer's phase")
+OPTIMIZER_WORK = Rule(
+    "optimizer", "any", r"", "elementwise, reducing, copying or unknown work of the optimizer"
+)
 UNNAMED = Rule("other", "any", r"", "no rule knows op or kernel")
 
 RULES: tuple[Rule, ...] = (
@@ -66,13 +67,12 @@ _NUMBERED = re.compile(r"_\d+$")
 
 @lru_cache(maxsize=65536)
 def op_rule(name: str) -> Rule | None:
-    """Return the first rule that matches the whole name of an op."""
     return next((rule for rule in OP_RULES if rule.pattern.fullmatch(name)), None)
 
 
 @lru_cache(maxsize=65536)
 def path_rule(path: str) -> Rule | None:
-    """Find the rule for an XLA op_name by its end, such as ``/MatMul_1``."""
+    """Find the rule for an XLA op_name by the last part of its path: ``/MatMul_1``."""
     if ":" in path[path.rfind("/") + 1 :]:
         return op_rule(path)
     last = path[path.rfind("/") :]
@@ -85,7 +85,7 @@ def path_rule(path: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def kernel_rule(name: str) -> Rule | None:
-    """Find a kernel's rule by its function, namespaces or template arguments."""
+    """Find a kernel's rule by function, then by namespaces, then by template arguments."""
     parts = kernel_name(name)
     for text in (parts.short, parts.qualified, parts.template):
         for rule in KERNEL_RULES:
@@ -95,7 +95,7 @@ def kernel_rule(name: str) -> Rule | None:
 
 
 def rnn_family(name: str) -> str | None:
-    """Return the kind of a kernel in a recurrent op: gemm, pointwise or persistent."""
+    """Return the kind of a kernel inside a recurrent op: gemm, pointwise, persistent."""
     return next((family for family, pattern in RNN_FAMILIES if pattern.search(name)), None)
 
 

@@ -6,8 +6,8 @@ import re
 
 from lstmprof.events.annotate.rules.rule import Rule
 
-#: Pattern of loops: ``Scan{l0, …}`` in PyTensor, ``for{cpu,l0}`` or ``forall_inplace,cpu,l0}``
-#: in Theano.
+#: Pattern of the names of ops that run a loop: ``Scan{l0, …}`` in PyTensor, ``for{cpu,l0}`` or
+#: ``forall_inplace,cpu,l0}`` in Theano.
 SCAN = re.compile(
     r"^(?:pytensor::Scan\{(?P<pytensor>[^,}]*)"
     r"|theano::(?:for|do_while)(?:all_inplace,|\{inplace\{[\d,]*\},|\{)(?:cpu|gpu),(?P<theano>[^}]*))"
@@ -82,13 +82,13 @@ PYTENSOR_RULES: tuple[Rule, ...] = (
         "elements move and do not change",
     ),
     _chainer("cast", r"Cast", "the element type changes"),
-    # elementwise, because Chainer's LSTM computes only the elementwise part of a cell
+    # pointwise and not rnn, because Chainer's LSTM computes only a cell's elementwise part
     _chainer("pointwise", r"(?:LSTM|SLSTM|TreeLSTM|\w*GRU)(?:Grad)?", "a cell's gates"),
     _chainer("pointwise", r"[A-Z]\w*|_ \W+ _|-_", "element by element"),
 )
 
 
-#: Pattern of MXNet's prefixes for gradients, namespaces and oneDNN's kernels.
+#: Pattern of the prefixes that MXNet puts before an operator's name.
 _BEFORE = r"(?:_backward_)?(?:_contrib_|_npi_|_npx_|_np_|_sg_mkldnn_|_image_)?"
 
 

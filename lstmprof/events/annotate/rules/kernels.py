@@ -1,9 +1,8 @@
 """Rules for kernels of vendor libraries, inference engines and compilers, by their names.
 
-A name is a C++ signature: ``void cudnn::ops::nchwToNhwcKernel<float>(cudnn::Params)``. A pattern is
-searched in the function's name first, then in its namespaces, then in its template arguments: a
-kernel that takes a ``cublasGemvParams`` or lives in ``fbgemm_gpu`` need not be a matmul. Names are
-from profiles and from the libraries' sources.
+A name is a C++ signature: ``void cudnn::ops::nchwToNhwcKernel<float>(cudnn::Params)``. Rules search
+the function's name first, because not every kernel with a ``cublasGemvParams`` is a matmul. Names
+are from profiles and from the libraries' sources.
 """
 
 from __future__ import annotations
@@ -20,14 +19,15 @@ from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
 #: Pattern of suffixes that a compiler (``[clone .kd]``) or AMD's loader (``.kd``) adds.
 _SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
-#: Pattern of the text before the first name in mangled template arguments.
+#: Pattern of what precedes the first name in mangled template arguments: literals and types.
 _BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
-#: Pattern of template arguments without an operation: numbers, types, chips.
+#: Pattern of template arguments that name no function: numbers, types, GPU architectures.
 _PLAIN_ARGUMENT = re.compile(
     r"\s*(?:\(.*\).*|-?\d.*|true|false|\w*(?:int|long|char|float|double|half|bool)\d*_?t?"
     r"|(?:ck_tile::)?gfx\w*)\s*"
 )
-#: Pattern of kernels that run their template argument: CUTLASS, composable kernel, Thrust …
+#: Pattern of wrapper kernels, which run a function that is a template argument: CUTLASS's,
+#: composable kernel's, Thrust's …
 _WRAPPER = re.compile(
     r"Kernel\d?|kernel|device_kernel|kentry|_?kernel_agent|trampoline_kernel|kernel_entry|run_kernel"
     r"|enable_\w+"
@@ -38,13 +38,14 @@ _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
 
-#: Most letters and levels of a signature that are parsed; real signatures have 10,000 and 3.
+#: Most letters and levels of wrapper kernels that lstmprof parses in a signature; real signatures
+#: have 10,000 letters and 3 levels.
 _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 
 
 @dataclass(frozen=True)
 class KernelName:
-    """The parts of a kernel's name."""
+    """The parts of a kernel's name that rules search."""
 
     qualified: str  # function with its namespaces
     runs: str = ""  # what a wrapper kernel runs, or an elementwise kernel's arguments
@@ -52,7 +53,7 @@ class KernelName:
 
     @property
     def short(self) -> str:
-        """Return the function's name without namespaces, and what it runs."""
+        """Return the function without its namespaces, followed by what a wrapper runs."""
         return f"{self.qualified.rpartition('::')[2]} {self.runs}".strip()
 
 
@@ -63,7 +64,7 @@ def kernel_name(kernel: str) -> KernelName:
 
 
 def _named(kernel: str, nested: int) -> KernelName:
-    """Split a kernel's signature, and find what a wrapper kernel runs."""
+    """Split a signature, and find the function that a wrapper kernel (CUTLASS) runs."""
     name = _SUFFIX.sub("", _UNNAMED.sub("_", kernel)).strip()
     match = MANGLED.match(name)
     qualified, template = _encoded(name, match.end()) if match else _written(name)
@@ -75,7 +76,7 @@ def _named(kernel: str, nested: int) -> KernelName:
 
 
 def _first_name(template: str, nested: int) -> str:
-    """Return the first template argument that names a function."""
+    """Return the function that a wrapper kernel has as a template argument."""
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
     name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
@@ -147,12 +148,12 @@ _HELPER = re.compile(
 def is_product(kernel: str) -> bool:
     """Return whether a kernel's name shows a matmul, convolution or attention."""
     name = kernel_name(kernel)
-    # read the namespace, too: cuBLAS calls some kernels ``kernel``, as internal::gemvx::kernel
+    # Search the namespaces of functions named ``kernel``, such as cuBLAS's internal::gemvx::kernel.
     tells = f"{name.qualified} {name.runs}" if name.runs or name.short == "kernel" else name.short
     return _PRODUCT.search(tells) is not None and _HELPER.search(name.short) is None
 
 
-#: Rule for kernels that XLA's autotuner runs besides the kernels that it times.
+#: Rule for kernels of XLA's autotuner that check the buffers of trial kernels.
 AUTOTUNER_CHECK = Rule(
     "pointwise",
     "XLA",
@@ -160,11 +161,11 @@ AUTOTUNER_CHECK = Rule(
     "an autotuner compares buffers",
 )
 AUTOTUNER_DELAY = Rule("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps the device busy")
-#: Rule for memsets of ROCm, which runs hipMemset and hipMemcpy as kernels, unlike CUDA.
+#: Rules for hipMemset and hipMemcpy, which ROCm runs as kernels, unlike CUDA.
 ROCM_MEMSET = Rule("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
 ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
 
-#: Rules for kernels that do not do the work of the op around them: the kernel's name decides.
+#: Rules that override the category of the op around a kernel, because the kernel does other work.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
 #: Rule for casting copies between tensors of one device. Source: ATen's Loops.cuh.
@@ -184,7 +185,7 @@ ATEN_COPY = Rule(
     r"|direct_copy.*LoadWithoutCast|chunk_cat_cuda|no_cast_kernel",
     "an elementwise copy that keeps the type",
 )
-#: Rule for PyTorch before 2022, which had the same name for copies and casts.
+#: Rule for PyTorch before 2022, which named copy kernels and cast kernels alike.
 ATEN_COPY_OR_CAST = Rule(
     "layout", "torch", r"direct_copy_kernel|copy_device_to_device", "an elementwise copy"
 )

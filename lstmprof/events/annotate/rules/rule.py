@@ -40,5 +40,4 @@ class Rule:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Compile ``expression`` when it is first used."""
         return re.compile(self.expression)

@@ -1,8 +1,7 @@
 """Rules for TensorFlow's operators by type, for Keras on TensorFlow, and for XLA.
 
-An XLA instruction's ``op_name`` is a path: ``jit(step)/jvp(lstm)/while/body/dot_general`` with JAX,
-``model/lstm/while/MatMul_1`` with TensorFlow. Rules use only its last part, because functions and
-scopes say nothing about the work.
+The ``op_name`` of an XLA instruction is a path: ``jit(step)/jvp(lstm)/while/body/dot_general`` with
+JAX, ``model/lstm/while/MatMul_1`` with TensorFlow. Rules use only the last part: ``dot_general``.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
         None,
         "tensorflow",
         r"[A-Z_]+:\d+ .*",
-        "an op on the executor thread of a device (not of the CPU); this thread only enqueues work",
+        "an op on a host thread that only enqueues work for an accelerator, such as a GPU",
     ),
     _tf("rnn", r"CudnnRNN\w*|BlockLSTM\w*|LSTMBlockCell\w*|GRUBlockCell\w*", "fused recurrent op"),
     _tf("ctc", r"CTC\w+", "connectionist temporal classification"),
@@ -106,7 +105,7 @@ def _xla(category: str | None, names: str, reason: str) -> Rule:
 
 
 def _primitive(category: str, names: str, reason: str) -> Rule:
-    """Make a rule for the end of an ``op_name``: ``/dot_general``, ``/MatMul_1``."""
+    """Make a rule for the last part of an ``op_name``, as ``/dot_general``."""
     return Rule(category, "XLA", rf"/(?:{names})(?:_\d+)?", f"{reason}, by its path")
 
 
@@ -115,7 +114,7 @@ _MOVES = (
     r"|concatenate|broadcast|pad|reverse|gather|scatter|iota)"
 )
 
-#: Rules for XLA's ops on a CPU and compiler passes (``all-reduce-simplifier``).
+#: Rules for XLA's instructions on a CPU, but not for its passes (``all-reduce-simplifier``).
 XLA_RULES: tuple[Rule, ...] = (
     _xla(
         None,
@@ -158,7 +157,7 @@ XLA_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: Rules for the end of an ``op_name`` that JAX or TensorFlow wrote.
+#: Rules for the last part of the ``op_name`` that JAX or TensorFlow gives an XLA instruction.
 PRIMITIVE_RULES: tuple[Rule, ...] = (
     _primitive("rnn", r"rnn(?:_fwd|_bwd)?", "the primitive of cuDNN's recurrent layers"),
     _primitive("gemm", r"dot_general|dot|ragged_dot(?:_general)?|scaled_(?:dot|matmul)", "GEMM"),

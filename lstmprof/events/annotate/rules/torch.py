@@ -10,7 +10,7 @@ def _torch(category: str | None, names: str, reason: str) -> Rule:
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
-#: Rule for unknown ops, such as torchvision's, whose kernels are classified by name.
+#: Rule for ops of other libraries, such as torchvision. Kernel names decide first.
 LIBRARY_OP = Rule(
     "other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"
 )
@@ -29,7 +29,7 @@ TORCH_RULES: tuple[Rule, ...] = (
     Rule("reduction", "cuDNN", r"cudnn::ReduceTensor", "many elements to one"),
     Rule("pointwise", "cuDNN", r"cudnn::(?:Op|Add|Scale)Tensor", "element by element"),
     _torch("ctc", r"\w*ctc_loss\w*", "connectionist temporal classification"),
-    # Wrapper ops, which have no category, because they call the op that does the work.
+    # Wrapper ops have no category, because a wrapper op calls the op that does the work.
     _torch(None, r"linear|matmul|einsum|tensordot|conv[123]d|_?convolution", "calls the real op"),
     _torch(None, r"lstm(?:_cell)?|gru(?:_cell)?|rnn_\w+", "calls the cell's ops"),
     _torch(None, r"batch_norm|_batch_norm_impl_index|layer_norm|group_norm", "calls native_*_norm"),
@@ -44,7 +44,7 @@ TORCH_RULES: tuple[Rule, ...] = (
         r"dropout|reshape|flatten|stack|scaled_dot_product_attention|fft_\w+|diff",
         "calls the op",
     ),
-    # Views, which have no category, because views change only sizes and strides.
+    # Views have no category, because a view changes only sizes and strides.
     _torch(
         None,
         r"t|T|view|view_as\w*|_unsafe_view|_reshape_alias|transpose|permute|expand|expand_as|slice"
@@ -142,15 +142,15 @@ TORCH_RULES: tuple[Rule, ...] = (
     _torch("pointwise", r"_?upsample\w*|grid_sampler\w*|affine_grid\w*", "interpolation"),
 )
 
-#: Pattern of ops that only rearrange data, which Inductor's kernel names may list as well.
+#: Pattern of views: a name of Inductor's kernels lists the fused ops, views included.
 _VIEW = r"(?:_unsafe_view|view|permute|expand|unsqueeze|squeeze|select|slice|t|detach|alias)"
 _MOVE = r"(?:clone|copy_?|cat|stack|transpose|constant_pad_nd|index|roll|flip|split|repeat)"
 _VIEWS_ONLY = rf"triton_poi_fused_(?:{_VIEW}_)*"
 
-#: Pattern of the beginning of Inductor's C++ kernels for CPUs; graphs may have numbers.
+#: Beginning of the names of Inductor's C++ kernels for CPUs, with the graph's number if any.
 _CPP = r"(?:graph_\d+_)?cpp_fused_"
 
-#: (category, pattern of Inductor's kernel names, reason), as ``triton_poi_fused_add_sigmoid``.
+#: (category, pattern, reason) for names of Inductor's kernels: ``triton_poi_fused_add_sigmoid``.
 _INDUCTOR = (
     ("softmax_loss", rf"{_CPP}\w*softmax\w*", "softmax or loss, in C++"),
     ("reduction", rf"{_CPP}\w*(?:sum|mean|amax|amin|var)_\w*", "reduction, in C++"),
@@ -179,7 +179,7 @@ _INDUCTOR = (
     ("conv", r"triton_tem_\w*convolution\w*", "convolution template"),
     ("gemm", r"triton_(?:tem|mm)_.*", "GEMM template"),
 )
-#: Rules for ops; each row of ``_INDUCTOR`` makes a rule for ops and a rule for kernels.
+#: Rules for ops that have the name of one of Inductor's kernels.
 INDUCTOR_OPS = tuple(
     Rule(category, "torch.compile", names, f"Inductor's {reason}")
     for category, names, reason in _INDUCTOR

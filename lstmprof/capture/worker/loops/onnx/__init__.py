@@ -1,7 +1,7 @@
 """Common code of the step loops of engines that run an ONNX graph (forward only).
 
-The loss is part of the graph, as nodes named ``loss/…``. The engine's own profiler gives the nodes'
-times, which are written in torch.profiler's format, so that lstmprof and Perfetto read them.
+The loss is part of the graph: its nodes are named ``loss/…``. The engine's own profiler times the
+nodes. The trace has torch.profiler's format, which lstmprof and Perfetto read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lstmprof.implementations import onnx
 from lstmprof.workloads import Workload
 
 LOSS = "loss/"
-#: Runs of a profiled engine that are not recorded, because they allocate the engine's memory.
+#: Number of runs before the profile, in which an engine allocates memory.
 SETTLING = 2
 
 RANGE, OP = "user_annotation", "cpu_op"
@@ -67,7 +67,7 @@ def data(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 class Trainer(loops.Trainer):
-    """One graph with its data, run by an engine."""
+    """One ONNX graph with its data, run by an engine such as ONNX Runtime."""
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
         super().__init__(request)
@@ -91,7 +91,7 @@ class Trainer(loops.Trainer):
         raise NotImplementedError
 
     def settled(self, engine: Any) -> None:
-        """Prepare an engine for its first recorded run."""
+        """Prepare for recording, after the engine's first runs, which are not recorded."""
 
     def run(self, engine: Any, names: Sequence[str]) -> List[Any]:
         """Run one forward pass; return the outputs of these names."""
@@ -106,7 +106,7 @@ class Trainer(loops.Trainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[List[NodeEvent]]:
-        """Use an engine that records its nodes; the yielded list has the events at the end."""
+        """Run steps with an engine that times nodes; fill the yielded list at the end."""
         plain, self.running = self.running, self.engine(True)
         for _ in range(SETTLING):
             self.run(self.running, [self.loss_name])

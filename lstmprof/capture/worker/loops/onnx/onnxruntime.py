@@ -1,7 +1,7 @@
 """The step loop for ONNX Runtime, with its own profiler.
 
-ONNX Runtime records a session from its beginning or not at all, so profiled steps use another
-session. Times are whole microseconds; a node that took less has length 0.
+Profiled steps use a second session, because ONNX Runtime profiles a session from its beginning.
+Times are whole microseconds, so a node below 1 µs has length 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lstmprof.capture.worker.machine.host import thread_count
 PROVIDER = "CPUExecutionProvider"
 #: Suffix that ONNX Runtime appends to a node's name.
 SUFFIX = "_kernel_time"
-#: NumPy's matmul measures the peak rates, because ONNX Runtime's matmuls need a graph.
+#: Functions for CPUs. NumPy's matmul measures the peak rate: ONNX Runtime's needs a graph.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
@@ -66,7 +66,6 @@ class Trainer(_onnx.Trainer):
 
 
 def event_of(entry: Dict[str, Any], start_ns: int) -> NodeEvent:
-    """Convert a node of ONNX Runtime's profile to an event."""
     args = entry["args"]
     inputs = [item for described in args.get("input_type_shape", ()) for item in described.items()]
     began_ns = start_ns + 1000 * entry["ts"]

@@ -1,9 +1,8 @@
 """The step loop for OpenVINO, with its performance counters of nodes.
 
-A counter has no start time: it is the mean time of a node's runs so far, in whole microseconds. So
-a run's time is the difference of two totals, with an error of as many microseconds as there were
-runs. The durations and the order of nodes are measured, but not the gaps between nodes; all gaps of
-a call appear at its end.
+A counter is a node's mean time over all runs so far, in whole microseconds. The time of run n is
+n · mean(n) − (n − 1) · mean(n − 1), with an error of n µs. Gaps between nodes are not measured, and
+appear at the end of a call.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ openvino = importlib.import_module("openvino")
 DEVICE = "CPU"
 #: Precision -> OpenVINO's name of the type in which its CPU plugin computes.
 HINTS = {"fp32": "f32", "amp-bf16": "bf16"}
-#: NumPy's matmul measures the peak rates, because OpenVINO's matmuls need a graph.
+#: Functions for CPUs. NumPy's matmul measures the peak rate: OpenVINO's needs a graph.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
@@ -68,19 +67,18 @@ class Trainer(_onnx.Trainer):
         return [results[engine.compiled.output(name)] for name in names]
 
     def copied(self, outcome: Any) -> float:
-        """Return the loss, and read the counters, before the next run overwrites both."""
+        """Read the loss and the counters before the next run overwrites both."""
         calls = [event for event in self.ranges if event.name == "program"]
         if self.running.profiled and calls:
             self.counters.read(self.running.request.profiling_info, calls[-1])
         return float(outcome)
 
     def settled(self, engine: Engine) -> None:
-        """Note the counters of the first runs, which allocate memory and get no events."""
+        """Store the counters of the first runs, which get no events in the profile."""
         self.counters.inputs = inputs_of(engine.compiled)
         self.counters.begin(engine.request.profiling_info, _onnx.SETTLING)
 
     def nodes(self, engine: Engine) -> Sequence[NodeEvent]:
-        """Return one event per node and run."""
         return self.counters.events
 
     def settings(self) -> Dict[str, Any]:
@@ -97,7 +95,7 @@ class Trainer(_onnx.Trainer):
 
 
 class NodeCounters:
-    """Computes events from the time counters of one compiled model's nodes."""
+    """Computes the time of each node in each run from OpenVINO's counters."""
 
     def __init__(self) -> None:
         self.events: List[NodeEvent] = []
@@ -106,12 +104,12 @@ class NodeCounters:
         self._totals_ns: Dict[str, int] = {}
 
     def begin(self, infos: Sequence[Any], runs: int) -> None:
-        """Note the total times of the first runs, which get no events."""
+        """Store the nodes' total times in the first runs, which get no events."""
         self._runs = runs
         self._totals_ns = {info.node_name: runs * mean_ns(info) for info in infos}
 
     def read(self, infos: Sequence[Any], call: NodeEvent) -> None:
-        """Add one event per node, for one more run."""
+        """Add one event per node, for one more run, which took place during ``call``."""
         self._runs += 1
         at_ns = call.start_ns
         for info in infos:
@@ -126,7 +124,7 @@ class NodeCounters:
 
 
 def mean_ns(info: Any) -> int:
-    """Return the mean time of a node's runs; 0 if the node does not run."""
+    """Return the mean time of a node's runs so far."""
     took = info.real_time
     return int(1000 * (took.days * 86_400_000_000 + took.seconds * 1_000_000 + took.microseconds))
 

@@ -1,10 +1,8 @@
 """The step loop that Theano and PyTensor share.
 
-A training step is one compiled function, with the optimizer's updates. Neither library has a
-timeline. Their virtual machine calls one thunk (a function without arguments) per operator, and a
-profiled step reads the clock around each thunk. This needs the virtual machine in Python instead of
-C; the measured overhead of the profile contains the cost. Only the names of Scans (loops) show
-whether an operator belongs to the forward or the backward pass.
+A training step is one compiled function. Profiled steps run in the library's virtual machine in
+Python, with a clock around each operator. The profile's measured overhead includes the extra time.
+Only names of Scans (loops) show whether an operator belongs to the forward or the backward pass.
 """
 
 from __future__ import annotations
@@ -35,16 +33,16 @@ class Library(NamedTuple):
     tensor: Any  # module of operators
     machine: Any  # its VMLinker
     log_softmax: Callable[[Any], Any]  # of (batch, classes), over the classes
-    # function (name, dtype, number of dimensions) -> symbol
+    # makes a symbolic variable from (name, dtype, number of dimensions)
     variable: Callable[[str, str, int], Any]
     mode: Callable[[], Any]  # compilation mode of the timed function
-    # function (linker) -> context that yields the compilation mode with this linker
+    # makes a context from a linker; the context yields a compilation mode with the linker
     clocked: Callable[[Any], ContextManager[Any]]
 
     def loss_of(
         self, workload: Workload, outputs: Any, targets: Any, time_major: bool = True
     ) -> Any:
-        """Return the mean loss over the batch; targets are always time-major."""
+        """Return the mean loss; ``targets`` are always time-major."""
         tensor = self.tensor
         if workload.loss == "mean":
             return tensor.mean(outputs)
@@ -58,7 +56,7 @@ class Library(NamedTuple):
         return -tensor.mean(scores[tensor.arange(targets.shape[0]), targets])
 
     def symbols(self, workload: Workload) -> Tuple[Any, Any, Any]:
-        """Return symbols for inputs, targets and lengths."""
+        """Return symbolic variables: (inputs, targets, lengths)."""
         tokens = bool(workload.vocabulary)
         inputs = self.variable("inputs", "int64" if tokens else "float32", 2 if tokens else 3)
         dtype = "int64" if workload.loss == "ce" else "float32"
@@ -171,14 +169,14 @@ class Adam:
         return updates
 
 
-#: Names of matmul ops, whose input shapes are recorded at the first call.
+#: Names of matmul ops. The profile has input shapes only of matmuls.
 PRODUCTS = ("Dot22", "Dot22Scalar", "Gemm", "Dot", "BatchedDot")
 
 
 def clocked_linker(machine: Any, library: str, readings: Readings) -> Any:
-    """Return a linker that reads a clock around each thunk."""
+    """Return a linker that puts a clock around each operator of a function."""
 
-    # the class captures ``readings``, because libraries create more such linkers, as for a Scan
+    # define the class here, because libraries create more of its linkers (for a Scan) themselves
     class ClockedLinker(machine):  # type: ignore[misc]
         def __init__(self, **options: Any) -> None:
             super().__init__(**dict(options, use_cloop=False))

@@ -1,9 +1,8 @@
 """The step loop for Theano.
 
 Theano compiles each operator with g++ at its first use: 115 modules for one LSTM layer and Adam, in
-2 min 44 s of CPU time. They stay in lstmprof's cache. Without ``blas.ldflags``, Theano calls NumPy
-for matmuls, or its own C code, which computes row by row; so operators are linked to the OpenBLAS
-of NumPy before 1.22. Source: theano/configdefaults.py, tensor/blas.py 1.0.5.
+2 min 44 s of CPU time. The modules stay in lstmprof's cache. Source: theano/configdefaults.py,
+tensor/blas.py 1.0.5.
 """
 
 from __future__ import annotations
@@ -29,9 +28,10 @@ def _imported() -> Any:
     given = os.environ.get(FLAGS)
     folder = os.path.abspath(str(cache_folder() / "theano"))
     flags = ["device=cpu", "floatX=float32", "base_compiledir=" + folder]
+    # link to NumPy's OpenBLAS, because Theano without BLAS flags may multiply in slow C code
     blas = _cpu.linker_flags(os.path.dirname(os.path.dirname(np.__file__)))
     flags += ["blas.ldflags=" + blas] if blas else []
-    # put the user's flags last, so that they take precedence
+    # append the user's flags, which override lstmprof's flags
     os.environ[FLAGS] = ",".join(flags + ([given] if given else []))
     try:
         import theano
@@ -49,11 +49,11 @@ tt = theano.tensor
 
 @contextlib.contextmanager
 def _clocked(linker: Any) -> Iterator[None]:
-    """Make a linker Theano's default, because layers of Lasagne and Keras set no mode."""
+    """Make ``linker`` Theano's default, which the layers of Lasagne and Keras use."""
     from theano.compile import mode as modes
 
     before = modes.get_default_mode()
-    # pass the optimizer's query, not a built optimizer, because Scan changes the query
+    # pass the query that selects the optimizer, because Scan changes the query
     modes.instantiated_default_mode = modes.Mode(linker, before.provided_optimizer)
     try:
         yield
@@ -78,7 +78,6 @@ class Trainer(_symbolic.Trainer):
     library = LIBRARY
 
     def settings(self) -> Dict[str, Any]:
-        """Return which BLAS Theano's matmuls call."""
         if not theano.config.cxx:
             return {"blas": "NumPy's"}
         libraries = [flag[2:] for flag in theano.config.blas.ldflags.split() if flag[:2] == "-l"]
