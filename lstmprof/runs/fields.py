@@ -19,7 +19,7 @@ MADE_ELSEWHERE = "the run does not record it"
 UNREAD = "the run does not record it"
 NO_GPU = "no GPU, or NVML does not report this value"
 NOT_MEASURED = "it was not measured"
-OLDER = "the operating system does not report this value"
+UNREPORTED = "the operating system does not report this value"
 FOREIGN = "another program wrote the run"
 NEVER = ""
 
@@ -618,20 +618,20 @@ ITERATIONS = (
     Column.integer(
         "cpu_ns",
         "CPU time of all threads of the process",
-        OLDER,
+        UNREPORTED,
     ),
     Column.integer(
         "voluntary_switches",
         "number of voluntary context switches: a thread gave up its CPU to wait",
-        OLDER,
+        UNREPORTED,
     ),
     Column.integer(
         "preemptions",
         "number of involuntary context switches: a thread lost its CPU",
-        OLDER,
+        UNREPORTED,
     ),
-    Column.integer("minor_faults", "number of page faults without a disk read", OLDER),
-    Column.integer("major_faults", "number of page faults with a disk read", OLDER),
+    Column.integer("minor_faults", "number of page faults without a disk read", UNREPORTED),
+    Column.integer("major_faults", "number of page faults with a disk read", UNREPORTED),
     Column.integer("thread_cpu_ns", "CPU time of the thread that ran the step", _OTHERS),
     Column.integer("waited_ns", "time that the step's thread waited for a CPU", _OTHERS),
     Column.integer(

@@ -73,7 +73,7 @@ class Run:
         return _Events(self.events_file).columns(columns)
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Validate all events; return ``columns``, some of which are read when needed."""
+        """Validate all events, and return ``columns``; read some columns only when needed."""
         events = _Events(self.path / EVENTS_FILE)
         at_once = [name for name in columns if name != "event_id"]
         if events.count > FEW_ROWS or not at_once:

@@ -48,7 +48,7 @@ BETWEEN_OPS: tuple[Label, ...] = (("idle", "python"), ("idle", HOST))
 
 @dataclass(frozen=True)
 class Intervals:
-    """What one device, or the host, did in each time interval of the steps."""
+    """The activity of one device, or of the host, in each time interval of the steps."""
 
     labels: tuple[Label, ...]
     window: Ints  # index of the interval's step

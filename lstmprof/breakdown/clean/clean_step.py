@@ -54,8 +54,8 @@ STARVED = 0.5
 #: Natural logarithm of a thread's slowdown on a shared core (0.15: 16 %). Chosen by hand, from
 #: eight programs.
 SHARED_CORE = 0.15
-#: Natural logarithm of the slowdown on a crowded machine (0.3: 35 %), and the least load per core
-#: of such a machine. Measured: 0.0 to 0.4.
+#: Natural logarithm of the slowdown on a crowded machine (0.3: 35 %; measured: 0.0 to 0.4), and the
+#: smallest load average per core at which a machine counts as crowded.
 CROWDED_CORES, CROWDED = 0.3, 2.0
 
 

@@ -288,8 +288,8 @@ CLUSTERS = 3
 #: Log ratio of the sum of slots' medians to the sum of their 10th percentiles on a quiet machine.
 #: Measured: 0.09 and 0.12.
 QUIET_SPREAD = 0.1
-#: Largest log ratio (0.35: 42 %) of a step to the sum of the slots' low percentiles, for steps in
-#: which time moves between slots. Chosen by hand. Eight captures of tf-lstmcell show 0 to 14 %.
+#: Largest log ratio (0.35: 42 %) of a step to the sum of the slots' low percentiles, if time moves
+#: between slots. Chosen by hand. Eight captures of tf-lstmcell show 0 to 14 %.
 MOST_MOVED = 0.35
 #: Number of bootstrap resamples, and largest number of resampled slots (the longest slots).
 RESAMPLES, MOST_RESAMPLED = 60, 4_000

@@ -32,7 +32,7 @@ RATE_HZ = 197
 #: Bytes of the stack that perf copies per sample, to unwind the frames later.
 STACK_BYTES = 16384
 #: Seconds that a sampler may need besides the sampling time, because py-spy first reads the symbols
-#: of every library.
+#: of all libraries.
 PATIENCE_S = 120.0
 
 #: File in which oneDNN names its generated code: ``start length name`` per line (perf's format).

@@ -300,7 +300,7 @@ def dense_table(f: Finding) -> Match | None:
 
 
 def tables_of_few_rows(profile: StepProfile) -> list[DenseTable]:
-    """Return embedding tables of which a step uses few rows, with dense gradients."""
+    """Return the embedding tables with dense gradients, if a step uses few of their rows."""
     return [t for t in profile.seen.dense_tables if t.looked_up <= _FEW_ROWS * t.rows]
 
 

@@ -1,4 +1,4 @@
-"""What a profile shows besides times, such as blocking calls: the evidence for causes.
+"""Evidence for causes: facts of a profile other than times, such as blocking calls.
 
 ::
 
@@ -42,7 +42,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Seen:
-    """What a profile shows about one device or host, such as casts of weights."""
+    """Evidence of a profile about one device or host, such as casts of weights."""
 
     # for the meaning of a field, see the function in ``FACTS`` with the name of the field
     framework: str | None = None

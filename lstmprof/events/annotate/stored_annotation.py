@@ -252,7 +252,7 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """What is annotated at a time: a batch, its guests, and host events still running."""
+    """A batch of events with its guests, and with the host events that have not ended."""
 
     number: int
     events: EventTable

@@ -72,7 +72,7 @@ def read(raw: RawFile) -> Profile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What lstmprof omits from a trace, and how many events have an unknown category."""
+    """Events that lstmprof omits from a trace, and counts of unknown categories."""
 
     # (start, length) in ns of the profiler's own spans, which lstmprof omits
     spans: list[tuple[int, int]] = field(default_factory=list)

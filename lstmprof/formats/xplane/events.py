@@ -188,7 +188,7 @@ STATS = _MEMORY_DETAILS.union(
 )
 #: Stats with ids of launches and graph nodes, in which otherwise equal events differ.
 IDS = ("correlation_id", "cuda_graph_node_id")
-#: Stats of which only the presence matters, not the value.
+#: Stats that lstmprof checks for presence only, without reading their values.
 MARKS = _MEMORY_DETAILS.union(("step_num",))
 HLO_PLANE = "/host:metadata"
 _HLO_PROTO = "Hlo Proto"

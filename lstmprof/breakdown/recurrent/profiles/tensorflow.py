@@ -65,7 +65,7 @@ LEAST_NODES = 4
 
 @dataclass(frozen=True)
 class _Node:
-    """What a node's name shows, such as the loop in which the node ran."""
+    """The facts in a node's name, such as the loop that ran the node."""
 
     op_type: str
     loop: str | None

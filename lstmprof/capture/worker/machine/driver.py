@@ -30,7 +30,7 @@ _FAULTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Driver:
-    """What NVIDIA's driver reports, or why the driver shows no GPU."""
+    """The report of NVIDIA's driver: versions and GPUs, or the reason why there is no GPU."""
 
     fault: str = ""  # why there is no GPU
     version: Optional[str] = None
@@ -78,7 +78,7 @@ def _name(library: Any, index: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class GpuView:
-    """What a framework reports about GPUs."""
+    """The report of a framework about GPUs."""
 
     framework: str
     version: str

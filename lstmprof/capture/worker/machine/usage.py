@@ -29,7 +29,7 @@ _PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOC
 
 
 class Counts(NamedTuple):
-    """What the process used between two readings of getrusage(2)."""
+    """CPU time, switches and faults of a process between two readings of getrusage(2)."""
 
     cpu_ns: Optional[int]
     voluntary_switches: Optional[int]  # a thread gave up its CPU, to wait
