@@ -140,11 +140,11 @@ def wanted(request: CaptureRequest) -> List[str]:
         ("bidirectional", workload.bidirectional),
         ("cuda-graph", request.cuda_graph),
         ("cuda-graph on " + device, request.cuda_graph),
-        ("cuda-graph of " + workload.loss, request.cuda_graph),
+        ("cuda-graph with " + workload.loss, request.cuda_graph),
         ("xla", request.xla),
         ("xla on " + device, request.xla),
-        ("xla of " + workload.loss, request.xla),
-        ("xla of " + request.precision, request.xla),
+        ("xla with " + workload.loss, request.xla),
+        ("xla with " + request.precision, request.xla),
         (workload.cell, workload.cell != "lstm"),
         ("head", workload.head),
         ("no head", not workload.head),
@@ -152,8 +152,8 @@ def wanted(request: CaptureRequest) -> List[str]:
         ("tokens", bool(workload.vocabulary)),
         (workload.optimizer, True),
         ("variable length", workload.variable_length),
-        ("cuda-graph of variable length", request.cuda_graph and workload.variable_length),
-        ("cuda-graph of anomaly", request.cuda_graph and request.anomaly),
+        ("cuda-graph with variable length", request.cuda_graph and workload.variable_length),
+        ("cuda-graph with anomaly", request.cuda_graph and request.anomaly),
     )
     return needs + [name for name, is_asked in features if is_asked] + switched(request)
 
@@ -163,8 +163,7 @@ def refusal(request: CaptureRequest) -> Optional[str]:
     refuses = request.row.refusals()
     for need in wanted(request):
         if need in refuses:
-            both = need.replace(" of ", " with ")
-            return "{} does not support {}: {}".format(request.implementation, both, refuses[need])
+            return "{} does not support {}: {}".format(request.implementation, need, refuses[need])
     return None
 
 

@@ -55,17 +55,17 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "xla": "only TensorFlow and JAX compile with XLA",
         "tf32 on cpu": "only NVIDIA GPUs have TF32",
         "cuda-graph on cpu": "only NVIDIA GPUs have CUDA graphs",
-        "cuda-graph of ctc": "torch's CTC loss copies lengths from the host and waits, which a "
+        "cuda-graph with ctc": "torch's CTC loss copies lengths from the host and waits, which a "
         "CUDA graph cannot do",
-        "cuda-graph of variable length": "every step copies lengths from the host, which a "
+        "cuda-graph with variable length": "every step copies lengths from the host, which a "
         "CUDA graph cannot do",
-        "cuda-graph of anomaly": "the check for NaN reads gradients back to the host, which a "
+        "cuda-graph with anomaly": "the check for NaN reads gradients back to the host, which a "
         "CUDA graph cannot do",
     },
     "tensorflow": {
         "cuda-graph": "TensorFlow does not capture CUDA graphs",
         "tf32 on cpu": "only NVIDIA GPUs have TF32",
-        "xla of ctc": "XLA does not compile TensorFlow's CTCLoss",
+        "xla with ctc": "XLA does not compile TensorFlow's CTCLoss",
         "keep-denormals": "TensorFlow's threads always flush denormals",
         "anomaly": ANOMALY,
     },
@@ -160,8 +160,8 @@ NN_LSTM = {
 GRAPH_REWRITE = {
     "amp-fp16 on cpu": "TensorFlow converts graphs to float16 on NVIDIA GPUs only",
     "amp-bf16 on cuda": "TensorFlow converts graphs to bfloat16 on CPUs only",
-    "xla of amp-fp16": "TensorFlow does not convert XLA-compiled graphs to float16",
-    "xla of amp-bf16": "TensorFlow does not convert XLA-compiled graphs to bfloat16",
+    "xla with amp-fp16": "TensorFlow does not convert XLA-compiled graphs to float16",
+    "xla with amp-bf16": "TensorFlow does not convert XLA-compiled graphs to bfloat16",
 }
 
 

@@ -15,7 +15,7 @@ def test_a_request_needs_what_it_says() -> None:
     request = CaptureRequest("torch-nn-lstm", named("4x320-ctc-long"), device="cuda:1", xla=True)
     assert wanted(request) == [
         *("cuda", "fp32", "fp32 on cuda", "train", "ctc"),
-        *("layers", "bidirectional", "xla", "xla on cuda", "xla of ctc", "xla of fp32"),
+        *("layers", "bidirectional", "xla", "xla on cuda", "xla with ctc", "xla with fp32"),
         *("head", "adam"),
     ]
 

@@ -197,11 +197,7 @@ def _refusals(implementations: Sequence[Implementation]) -> list[list[str]]:
     used = dict.fromkeys(row.framework for row in implementations)
     shared = [(f"all of {name}", FRAMEWORKS[name]) for name in FRAMEWORKS if name in used]
     own = [(row.name, row.refuses) for row in implementations]
-    return [
-        [who, what.replace(" of ", " with "), why]
-        for who, refuses in shared + own
-        for what, why in refuses.items()
-    ]
+    return [[who, what, why] for who, refuses in shared + own for what, why in refuses.items()]
 
 
 def _workload_cells(w: Workload) -> list[str]:

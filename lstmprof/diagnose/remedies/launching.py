@@ -221,7 +221,7 @@ def xla(f: Finding) -> Match | None:
         return Match(seen, saves_ns, _UNROLL, at_most=True) if f.kind == causes.DISPATCH else None
     if row is not None:
         settings = {"xla", "xla on cuda"}
-        settings |= {"xla of ctc"} if profile.info.workload.loss == "ctc" else set()
+        settings |= {"xla with ctc"} if profile.info.workload.loss == "ctc" else set()
         refused = settings & row.refusals().keys()
         return None if refused else Match(fix="compile the step with XLA (capture --xla)")
     saves = series_of_launches(f)
